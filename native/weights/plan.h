@@ -1,0 +1,51 @@
+// The shard planner: (model, topology) -> who holds which layers, heads, FFN columns, vocabulary rows.
+// Pure: the same file and topology give the same plan, and the same hash, on every host.
+// An impossible topology is not an error here but `refused`: one sentence for the user.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weights/gguf.h"
+#include "weights/model_shape.h"
+
+namespace coxswain::weights {
+
+struct Topology {
+  std::vector<double> split;                           // weight of each TP rank; size = tp
+  int pp = 1;
+  std::vector<std::pair<int64_t, int64_t>> layers;     // explicit inclusive ranges, one a stage, or empty
+  uint32_t kv_type = 1;                                // kernels::KvType
+  bool exact = false;
+  int64_t context = 0;                                 // 0: the model's
+};
+
+// Half-open ranges. Rank number = stage * tp + tp_index.
+struct RankShare {
+  int rank, stage, tp_index;
+  int64_t layer_begin, layer_end;
+  int64_t head_begin, head_end;          // query heads
+  int64_t kv_head_begin, kv_head_end;    // every KV head a query head of this rank needs (may overlap)
+  int64_t ffn_begin, ffn_end;            // FFN columns, multiples of 32
+  int64_t vocab_begin, vocab_end;        // rows of the head; empty unless last stage
+  bool embeds;                           // first stage
+  uint64_t weight_bytes;
+  uint64_t kv_bytes_per_token;
+};
+
+struct ShardPlan {
+  ModelShape shape;
+  Topology topology;
+  int tp, pp;
+  std::vector<RankShare> ranks;
+  int64_t collectives_per_token;   // in one stage's group, summed over the stages
+  uint64_t wire_bytes_per_token;   // sent by all ranks together for one decoded token
+  std::string hash;                // SHA-256 (hex) of fingerprint-independent plan text + mode + kv type
+  std::optional<std::string> refused;
+};
+
+ShardPlan make_plan(const GgufFile& file, const Topology& topology);
+
+}  // namespace coxswain::weights
