@@ -52,7 +52,8 @@ export interface CoreLimits {
 
 export type CoreEvent =
   | { readonly type: 'request-arrived'; readonly request: CoreRequest }
-  /** The client is gone. What was computed is kept for reuse. */
+  /** The client is gone. What was computed is kept for reuse. Answered by request-failed REQUEST_CANCELLED
+   *  unless the request is over already. */
   | { readonly type: 'request-cancelled'; readonly id: string }
   /** The shell found a stop string: keep `generated` tokens of this choice, finish it as 'stop'. */
   | {
@@ -95,7 +96,7 @@ export type CoreEffect =
   | { readonly type: 'send-step'; readonly record: StepRecord }
   /** Computation starts (after any wait in the queue); cached tokens needed no prefill. */
   | { readonly type: 'request-started'; readonly id: string; readonly cachedTokens: number }
-  /** Accepted tokens: they are final. */
+  /** Accepted tokens: they are final. The stop id that ends a choice is not among them. */
   | {
       readonly type: 'tokens';
       readonly id: string;
@@ -122,7 +123,8 @@ export type CoreEffect =
       readonly message: string;
       readonly retryAfterSeconds: number | null;
     }
-  /** Fence all ranks, restart what died, rejoin; answered by epoch-ready or cluster-failed. */
+  /** Fence all ranks, restart what died, rejoin; answered by epoch-ready or cluster-failed. Failures while
+   *  opening are the shell's to retry: the core ignores rank-failed until the next epoch-ready. */
   | { readonly type: 'open-epoch'; readonly reason: string }
   | { readonly type: 'arm-timer'; readonly at: number }
   | {
