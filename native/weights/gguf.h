@@ -1,8 +1,8 @@
 // Reader of GGUF v3 files (split files too), strictly validated before anything is used.
 //
 // A hostile file gets an EngineError ("GGUF_INVALID", "GGUF_UNSUPPORTED", "FILE_UNREADABLE") that names
-// the file, the field and the offset; never a crash, a hang, or an allocation larger than the file.
-// parse() works on bytes, so that the fuzz test needs no files.
+// the file, the field and the offset; never a crash, a hang, or more memory than a small multiple of
+// the bytes read. parse() works on bytes, so that the fuzz test needs no files.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "base/tensor_type.h"
 
 namespace coxswain::weights {
@@ -42,10 +43,13 @@ struct TensorInfo {
 
 class GgufFile {
  public:
-  // Opens and maps `path` and, when it is part 1 of a split model, all its siblings.
+  // Opens and maps `path` and, when it is any part of a split model, all its siblings.
   static std::shared_ptr<const GgufFile> open(const std::string& path);
-  // One part from memory (must outlive the result); split.count > 1 is refused here.
+  // One part from memory (must outlive the result, aligned to 8); split.count > 1 is refused here.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);
+  // All parts of a split model from memory, in order; `names` are for messages.
+  static std::shared_ptr<const GgufFile> parse_parts(
+      const std::vector<std::span<const std::byte>>& parts, const std::vector<std::string>& names);
 
   const std::vector<std::pair<std::string, GgufValue>>& metadata() const { return metadata_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -63,18 +67,21 @@ class GgufFile {
 
   uint64_t file_bytes() const;               // all parts
   // SHA-256 over metadata, tensor directory, first and last 64 KiB of every tensor (64 hex digits).
-  // Independent of path, of splitting and of the order of nothing: same model, same fingerprint.
+  // Independent of path, splitting, alignment and order: same model, same fingerprint.
   std::string fingerprint() const;
   // Hint that pages of [data, data+bytes) are no longer needed (after packing).
   void release_pages(const std::byte* data, size_t bytes) const;
 
  private:
   friend class GgufParser;
+  GgufFile() = default;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, size_t> key_index_;
   std::unordered_map<std::string, size_t> tensor_index_;
-  std::vector<std::shared_ptr<const class MappedFile>> parts_;
+  std::vector<std::shared_ptr<const MappedFile>> parts_;  // empty after parse()
+  std::string name_;                                      // of the first part, for messages
+  uint64_t file_bytes_ = 0;
 };
 
 }  // namespace coxswain::weights
