@@ -1,0 +1,43 @@
+// Original file: proto/coxswain/v1/control.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface Hello {
+  'protocol'?: (number);
+  'buildId'?: (string);
+  'numericsContract'?: (string);
+  'fingerprint'?: (string);
+  'modelDigest'?: (string);
+  'host'?: (string);
+  'hostId'?: (string);
+  'dataHost'?: (string);
+  'pid'?: (number);
+  'wantedRank'?: (number);
+  'cores'?: (number);
+  'memoryBytes'?: (number | string | Long);
+  'epochMax'?: (number | string | Long);
+  'threads'?: (number);
+  'session'?: (string);
+  'epoch'?: (number | string | Long);
+  'lastStep'?: (number | string | Long);
+}
+
+export interface Hello__Output {
+  'protocol': (number);
+  'buildId': (string);
+  'numericsContract': (string);
+  'fingerprint': (string);
+  'modelDigest': (string);
+  'host': (string);
+  'hostId': (string);
+  'dataHost': (string);
+  'pid': (number);
+  'wantedRank': (number);
+  'cores': (number);
+  'memoryBytes': (number);
+  'epochMax': (number);
+  'threads': (number);
+  'session': (string);
+  'epoch': (number);
+  'lastStep': (number);
+}

@@ -1,0 +1,51 @@
+// Dials one bidirectional gRPC stream on a connection of its own. The stream is not proved yet.
+import { Client, type ClientOptions, credentials } from '@grpc/grpc-js';
+import { CoxswainError } from '../base/errors.ts';
+import { GRPC_CHANNEL_LIMITS } from './grpc-listener.ts';
+import { GrpcPipe, type MessagePipe } from './grpc-pipe.ts';
+
+const CLIENT_OPTIONS: ClientOptions = {
+  ...GRPC_CHANNEL_LIMITS,
+  // A cluster's own traffic never goes through an HTTP proxy of the environment.
+  'grpc.enable_http_proxy': 0,
+  'grpc.use_local_subchannel_pool': 1,
+  // Retries are the session's business: it must prove itself again on each new connection.
+  'grpc.enable_retries': 0,
+};
+
+export interface DialledStream {
+  readonly pipe: MessagePipe;
+  /** Cuts the stream and its connection at once. */
+  destroy(): void;
+}
+
+/** @throws CoxswainError CONTROL_LOST when no connection stands within `deadlineMs`. */
+export async function dialGrpc(
+  address: string,
+  path: string,
+  deadlineMs: number,
+): Promise<DialledStream> {
+  const client = new Client(address, credentials.createInsecure(), CLIENT_OPTIONS);
+  await new Promise<void>((resolve, reject) => {
+    client.waitForReady(Date.now() + deadlineMs, (error) => {
+      if (!error) return resolve();
+      client.close();
+      reject(
+        new CoxswainError('CONTROL_LOST', `No connection to ${address} within ${deadlineMs} ms.`, {
+          cause: error,
+        }),
+      );
+    });
+  });
+  const identity = (bytes: Buffer) => bytes;
+  const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, identity, identity);
+  const pipe = new GrpcPipe(call, false);
+  call.on('close', () => client.close());
+  return {
+    pipe,
+    destroy: () => {
+      call.cancel();
+      client.close();
+    },
+  };
+}
