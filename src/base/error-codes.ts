@@ -19,6 +19,8 @@ const traits = (httpStatus: number, grpcStatus: number, retryable: boolean): Err
 export const ERROR_CODES = {
   // Requests
   REQUEST_INVALID: traits(400, 3, false),
+  REQUEST_TOO_LARGE: traits(413, 8, false),
+  METHOD_NOT_ALLOWED: traits(405, 12, false),
   FIELD_UNSUPPORTED: traits(400, 3, false),
   CONTEXT_EXCEEDED: traits(400, 3, false),
   TEMPLATE_FAILED: traits(400, 3, false),
