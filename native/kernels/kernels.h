@@ -1,14 +1,17 @@
 // The closed set of CPU kernels behind one dispatch table, filled once from the CPU's features.
 //
-// Free functions on pointers and sizes: no allocation, no threads, no I/O, no exceptions, no globals.
-// INVARIANCE (docs/decisions and design/engine.md section 1): for every function here all instruction
-// sets return the same bits, and a row's result depends on nothing but its own inputs:
-//   block weights (a8)  exact int32 sum over each 32-column block (integer sub-scales multiplied in),
+// Free functions on pointers and sizes: no allocation, no threads, no I/O, no exceptions, no
+// globals. INVARIANCE (docs/decisions and design/engine.md section 1): for every function here all
+// instruction sets return the same bits, and a row's result depends on nothing but its own inputs:
+//   block weights (a8)  exact int32 sum over each 32-column block (integer sub-scales multiplied
+//   in),
 //                       then one f32 fma chain per output in ascending K; a minimum is a second fma
 //                       directly after its block's first
-//   float reductions    16 virtual lanes over the reduced axis (lane = index % 16), then the fixed tree
+//   float reductions    16 virtual lanes over the reduced axis (lane = index % 16), then the fixed
+//   tree
 //                       lane i += lane i+8, i+4, i+2, i+1
-//   attention           one partial (max, sum, output) per KV block of 256 absolute positions, merged
+//   attention           one partial (max, sum, output) per KV block of 256 absolute positions,
+//   merged
 //                       in ascending order
 // scalar/ is the reference; avx2/, avx512/, neon/ must equal it bit for bit.
 #pragma once
@@ -37,19 +40,19 @@ enum class RopeStyle { kInterleaved, kHalfSplit };  // pairs (2i, 2i+1) | (i, i 
 // Attention of `row_count` query rows of ONE slot over one KV head's blocks.
 // Row r stands at absolute position pos0 + r and sees positions 0..pos0+r.
 struct AttentionArgs {
-  const float* q;          // (row_count, heads, head_dim): q + r*q_row_stride + h*head_dim
-  int64_t q_row_stride;    // floats between rows
+  const float* q;        // (row_count, heads, head_dim): q + r*q_row_stride + h*head_dim
+  int64_t q_row_stride;  // floats between rows
   int64_t row_count;
   int64_t pos0;
-  int64_t heads;           // query heads that share this KV head
+  int64_t heads;  // query heads that share this KV head
   int64_t head_dim;
   float scale;
   KvType type;
-  const void* const* k;    // per KV block: (256, head_dim) of `type`
+  const void* const* k;  // per KV block: (256, head_dim) of `type`
   const void* const* v;
-  float* out;              // (row_count, heads, head_dim), stride out_row_stride
+  float* out;  // (row_count, heads, head_dim), stride out_row_stride
   int64_t out_row_stride;
-  float* scratch;          // attention_scratch_floats(heads, head_dim) floats, one per thread
+  float* scratch;  // attention_scratch_floats(heads, head_dim) floats, one per thread
 };
 
 struct Kernels {
@@ -62,8 +65,8 @@ struct Kernels {
   // packed: pack_rows() of n_total rows; n0 % 16 == 0; n1 % 16 == 0 or n1 == n_total.
   // acts: row_count rows, each quantized_row_bytes(k) apart. out is not touched outside [n0, n1).
   void (*matmul_a8)(TensorType type, const void* packed, int64_t n_total, int64_t k,
-                    const void* acts, int64_t row_count, const float* bias, float* out,
-                    int64_t ldo, int64_t n0, int64_t n1);
+                    const void* acts, int64_t row_count, const float* bias, float* out, int64_t ldo,
+                    int64_t n0, int64_t n1);
 
   // --- float activations ------------------------------------------------------------------------
   // Weights F32 | F16 | BF16 in file layout, row n at w + n*w_row_bytes, columns 0..k-1.
@@ -74,27 +77,30 @@ struct Kernels {
   // --- between the matrices ---------------------------------------------------------------------
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* y);  // y may be x
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);  // silu(gate) * up
-  void (*add)(float* x, const float* y, int64_t n);                          // x += y
+  void (*add)(float* x, const float* y, int64_t n);                         // x += y
   // x: (heads, head_dim); cos, sin: n_rot/2 values of this position.
   void (*rope)(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float* cos,
                const float* sin, RopeStyle style);
   void (*store_kv)(const float* x, int64_t n, KvType type, void* dst);
   void (*attention)(const AttentionArgs& args);
 
-  // --- logits -------------------------------------------------------------------------------------
-  // Partial (max, sum of exp(x - max)) in 16 lanes; parts combine in rank order by the sampler.
+  // --- logits
+  // ------------------------------------------------------------------------------------- Partial
+  // (max, sum of exp(x - max)) in 16 lanes; parts combine in rank order by the sampler.
   void (*max_sum_exp)(const float* x, int64_t n, float* max, float* sum);
 };
 
 const Kernels& kernels_for(Isa isa);
 
-// --- layouts (same for every instruction set) -----------------------------------------------------
+// --- layouts (same for every instruction set)
+// -----------------------------------------------------
 size_t quantized_row_bytes(int64_t k);
 // Bytes of a packed matrix: rows rounded up to 16, k % 32 == 0. Packed data is 64-byte aligned.
 size_t packed_bytes(TensorType type, int64_t rows, int64_t k);
 // Packs rows [row0, row0 + row_count) of the destination from file rows: `src` is the file row that
-// becomes destination row row0 (rows src_row_bytes apart), columns [k0, k0 + k) of it, k0 % 32 == 0.
-// A 256-element super-block may be cut: every packed 32-block carries its own scales. row0 % 16 == 0.
+// becomes destination row row0 (rows src_row_bytes apart), columns [k0, k0 + k) of it, k0 % 32 ==
+// 0. A 256-element super-block may be cut: every packed 32-block carries its own scales. row0 % 16
+// == 0.
 void pack_rows(TensorType type, const void* src, size_t src_row_bytes, int64_t k0, int64_t k,
                int64_t row0, int64_t row_count, void* dst);
 // File row -> floats, columns [k0, k0 + k) (k0 % 32 == 0 for block types). Exact against ggml.
@@ -108,8 +114,9 @@ void matmul_exact(const Kernels& kernels, TensorType type, const void* w, size_t
                   const float* bias, float* out, int64_t ldo, int64_t n0, int64_t n1,
                   float* scratch);
 
-// --- scalar functions that must agree on every CPU ------------------------------------------------
-float exact_exp(float x);            // own exp: same operations as the vector versions
+// --- scalar functions that must agree on every CPU
+// ------------------------------------------------
+float exact_exp(float x);  // own exp: same operations as the vector versions
 double exact_pow(double base, double exponent);
 void exact_sincos(double angle, double* sine, double* cosine);
 double exact_log(double x);
