@@ -1,0 +1,155 @@
+#include "comm/collective.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/sum.h"
+
+namespace coxswain::comm {
+
+AllReduce::AllReduce(size_t ranks) {
+  peers_.reserve(ranks);
+  partials_.reserve(ranks);
+}
+
+void AllReduce::begin(std::span<Channel* const> others, size_t position, std::span<float> data,
+                      const Wait& wait) {
+  const size_t ranks = others.size() + 1;
+  position_ = position;
+  data_ = data;
+  wait_ = &wait;
+  scatter_ = data.size_bytes() > kDirectExchangeBytes;
+  reduced_ = 0;
+  const auto slice_start = [&](size_t rank) { return scatter_ ? data.size() * rank / ranks : 0; };
+  const auto slice_end = [&](size_t rank) {
+    return scatter_ ? data.size() * (rank + 1) / ranks : data.size();
+  };
+  first_ = slice_start(position);
+  count_ = slice_end(position) - first_;
+  partials_.assign(ranks, nullptr);
+  peers_.clear();
+  for (size_t i = 0; i < others.size(); ++i) {
+    const size_t rank = i < position ? i : i + 1;
+    Peer peer{others[i], slice_start(rank), slice_end(rank) - slice_start(rank), false, false, 0};
+    peer.channel->begin_send(FrameKind::kPartial, region_bytes(peer.first, peer.count), wait);
+    peer.channel->begin_receive(FrameKind::kPartial);
+    peers_.push_back(peer);
+  }
+}
+
+Operation::Progress AllReduce::advance() {
+  bool moved = false;
+  bool done = true;
+  for (Peer& peer : peers_) moved |= advance_send(peer);
+  for (Peer& peer : peers_) moved |= advance_receive(peer);
+  moved |= reduce();
+  for (Peer& peer : peers_) {
+    // Pieces reduced just now leave at once.
+    if (scatter_) moved |= advance_send(peer);
+    done = done && send_done(peer) && receive_done(peer);
+  }
+  if (done && reduced_ == count_) return Progress::kDone;
+  return moved ? Progress::kMoved : Progress::kStuck;
+}
+
+bool AllReduce::advance_send(Peer& peer) {
+  Channel& channel = *peer.channel;
+  if (!channel.send_done()) {
+    return channel.pump_send(peer.sum_sent ? reduced_ * sizeof(float) : peer.count * sizeof(float));
+  }
+  if (!scatter_ || peer.sum_sent) return false;
+  channel.begin_send(FrameKind::kSum, region_bytes(first_, count_), *wait_);
+  peer.sum_sent = true;
+  return channel.pump_send(reduced_ * sizeof(float));
+}
+
+bool AllReduce::advance_receive(Peer& peer) {
+  Channel& channel = *peer.channel;
+  bool moved = false;
+  if (!channel.header_done()) {
+    moved = channel.pump_header(*wait_);
+    if (!channel.header_done()) return moved;
+    expect_bytes(peer, (peer.sum_due ? peer.count : count_) * sizeof(float));
+  }
+  if (!peer.sum_due) {
+    if (!scatter_ || channel.payload_left() != 0) return moved;  // reduce() takes the partial
+    channel.begin_receive(FrameKind::kSum);
+    peer.sum_due = true;
+    return true;
+  }
+  // Its region of data_ may be overwritten: it was reduced, so our partial of it has left.
+  std::byte* region = std::as_writable_bytes(data_).data() + peer.first * sizeof(float);
+  const size_t n =
+      channel.read_payload({region + peer.gathered, peer.count * sizeof(float) - peer.gathered});
+  peer.gathered += n;
+  return moved || n != 0;
+}
+
+bool AllReduce::reduce() {
+  bool moved = false;
+  while (reduced_ != count_) {
+    size_t ready = count_ - reduced_;
+    size_t rank = 0;
+    for (const Peer& peer : peers_) {
+      if (rank == position_) ++rank;
+      if (!peer.channel->header_done()) return moved;
+      const Bytes there = peer.channel->peek_payload();
+      partials_[rank++] = there.data();
+      ready = std::min(ready, there.size() / sizeof(float));
+      // In a direct exchange our own partial lies where the sum goes, and must have left first.
+      if (!scatter_)
+        ready = std::min(ready, peer.channel->payload_sent() / sizeof(float) - reduced_);
+    }
+    if (ready == 0) return moved;
+    std::byte* out = std::as_writable_bytes(data_).data() + (first_ + reduced_) * sizeof(float);
+    partials_[position_] = out;
+    sum_in_order(out, partials_, ready);
+    for (const Peer& peer : peers_) peer.channel->consume_payload(ready * sizeof(float));
+    reduced_ += ready;
+    moved = true;
+  }
+  return moved;
+}
+
+bool AllReduce::receive_done(const Peer& peer) const {
+  const Channel& channel = *peer.channel;
+  return peer.sum_due == scatter_ && channel.header_done() && channel.payload_left() == 0;
+}
+
+bool AllReduce::send_done(const Peer& peer) const {
+  return peer.sum_sent == scatter_ && peer.channel->send_done();
+}
+
+void AllReduce::list_pending(std::vector<Pending>& pending) {
+  for (const Peer& peer : peers_) {
+    Channel& channel = *peer.channel;
+    // Bytes that have arrived but wait for another rank's are no reason to accuse this one.
+    const size_t arrived = channel.peek_payload().size();
+    const bool wants_data = !receive_done(peer) && (peer.sum_due || arrived < sizeof(float));
+    const bool wants_room =
+        !channel.send_done() &&
+        (!peer.sum_sent || reduced_ == count_ || channel.payload_sent() < reduced_ * sizeof(float));
+    if (wants_data) {
+      const size_t total = (peer.sum_due ? peer.count : count_) * sizeof(float);
+      pending.push_back({&channel, kWantsData | (wants_room ? kWantsRoom : 0u),
+                         channel.payload_received() + arrived, total});
+    } else if (wants_room) {
+      pending.push_back({&channel, kWantsRoom, channel.payload_sent(), channel.payload_to_send()});
+    }
+  }
+}
+
+Bytes AllReduce::region_bytes(size_t first, size_t count) const {
+  return std::as_bytes(data_.subspan(first, count));
+}
+
+void AllReduce::expect_bytes(const Peer& peer, size_t bytes) const {
+  const FrameHeader& header = peer.channel->incoming();
+  if (header.payload_bytes == bytes) return;
+  throw EngineError("LINK_PROTOCOL", "rank " + std::to_string(peer.channel->peer()) + " brings " +
+                                         std::to_string(header.payload_bytes) +
+                                         " bytes to a sum of " + std::to_string(bytes) + " " +
+                                         describe_place(header.epoch, *wait_));
+}
+
+}  // namespace coxswain::comm
