@@ -10,6 +10,10 @@
 namespace coxswain::weights {
 namespace {
 
+// The planner's cuts take time quadratic in these; no published model comes near.
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 1024;
+
 void read_sizes(const ModelKeys& keys, ModelShape& shape) {
   shape.layers = keys.size("block_count");
   shape.hidden = keys.size("embedding_length");
@@ -17,6 +21,11 @@ void read_sizes(const ModelKeys& keys, ModelShape& shape) {
   shape.context = keys.size("context_length");
   shape.heads = keys.size("attention.head_count");
   shape.kv_heads = keys.size_or("attention.head_count_kv", shape.heads);
+  if (shape.layers > kMaxLayers || shape.heads > kMaxHeads) {
+    model_unsupported(std::to_string(shape.layers) + " layers of " + std::to_string(shape.heads) +
+                      " heads are more than this engine plans for (" + std::to_string(kMaxLayers) +
+                      " and " + std::to_string(kMaxHeads) + ")");
+  }
   if (shape.heads % shape.kv_heads != 0) {
     model_invalid(std::to_string(shape.heads) + " query heads cannot share " +
                   std::to_string(shape.kv_heads) + " key/value heads evenly");

@@ -10,7 +10,7 @@
 namespace coxswain::weights {
 namespace {
 
-enum class Kind { kMatrix, kVector };  // a vector is F32: norms and biases
+enum class Kind { kMatrix, kVector, kF32 };  // a vector is no block type: norms and biases
 
 struct Expected {
   std::string name;
@@ -52,7 +52,7 @@ std::vector<Expected> outer_tensors(const GgufFile& file, const ModelShape& s) {
   };
   if (!s.tied_output) list.push_back({"output.weight", {s.hidden, s.vocab}, Kind::kMatrix});
   if (s.architecture == "llama" && file.find_tensor("rope_freqs.weight") != nullptr) {
-    list.push_back({"rope_freqs.weight", {s.n_rot / 2}, Kind::kVector});
+    list.push_back({"rope_freqs.weight", {s.n_rot / 2}, Kind::kF32});
   }
   return list;
 }
@@ -76,9 +76,14 @@ void check_one(const GgufFile& file, const Expected& expected) {
                   ", but the metadata says " +
                   dims_text(expected.dims.data(), expected.dims.size()));
   }
-  if (expected.kind == Kind::kVector && tensor.type != TensorType::kF32) {
-    model_unsupported("tensor " + quoted(tensor.name) + " has the type " +
-                      std::string(traits_of(tensor.type).name) + "; norms and biases must be F32");
+  const bool fits = expected.kind == Kind::kMatrix ||
+                    (expected.kind == Kind::kVector && !is_block_type(tensor.type)) ||
+                    tensor.type == TensorType::kF32;
+  if (!fits) {
+    model_unsupported(
+        "tensor " + quoted(tensor.name) + " has the type " +
+        std::string(traits_of(tensor.type).name) +
+        (expected.kind == Kind::kF32 ? ", which is not F32" : ", in which no norm or bias may be"));
   }
 }
 

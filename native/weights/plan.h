@@ -1,6 +1,6 @@
-// The shard planner: (model, topology) -> who holds which layers, heads, FFN columns, vocabulary rows.
-// Pure: the same file and topology give the same plan, and the same hash, on every host.
-// An impossible topology is not an error here but `refused`: one sentence for the user.
+// The shard planner: (model, topology) -> who holds which layers, heads, FFN columns, vocabulary
+// rows. Pure: the same file and topology give the same plan, and the same hash, on every host. An
+// impossible topology is not an error here but `refused`: one sentence for the user.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,36 +14,47 @@
 namespace coxswain::weights {
 
 struct Topology {
-  std::vector<double> split;                           // weight of each TP rank; size = tp
+  std::vector<double> split;  // weight of each TP rank; size = tp
   int pp = 1;
-  std::vector<std::pair<int64_t, int64_t>> layers;     // explicit inclusive ranges, one a stage, or empty
-  uint32_t kv_type = 1;                                // kernels::KvType
+  std::vector<std::pair<int64_t, int64_t>>
+      layers;            // explicit inclusive ranges, one a stage, or empty
+  uint32_t kv_type = 1;  // kernels::KvType
   bool exact = false;
-  int64_t context = 0;                                 // 0: the model's
+  int64_t context = 0;  // 0: the model's
 };
+
+// The bytes that the head's end of a step puts on the wire, for the estimate below: what every
+// other rank of the last stage's group sends its leader (candidates and partial sums), and what the
+// leader tells each other rank of the plan (the verdict).
+inline constexpr uint64_t kCandidateFrameBytes = 384;
+inline constexpr uint64_t kVerdictFrameBytes = 64;
+inline constexpr int64_t kFfnPiece = 32;         // columns of the smallest FFN share
+inline constexpr int64_t kVocabularyPiece = 16;  // rows of the smallest share of the head
+inline constexpr int64_t kMaxRanks = 256;
 
 // Half-open ranges. Rank number = stage * tp + tp_index.
 struct RankShare {
   int rank, stage, tp_index;
   int64_t layer_begin, layer_end;
-  int64_t head_begin, head_end;          // query heads
-  int64_t kv_head_begin, kv_head_end;    // every KV head a query head of this rank needs (may overlap)
-  int64_t ffn_begin, ffn_end;            // FFN columns, multiples of 32
-  int64_t vocab_begin, vocab_end;        // rows of the head; empty unless last stage
-  bool embeds;                           // first stage
-  uint64_t weight_bytes;
+  int64_t head_begin, head_end;  // query heads
+  int64_t kv_head_begin,
+      kv_head_end;                 // every KV head a query head of this rank needs (may overlap)
+  int64_t ffn_begin, ffn_end;      // FFN columns, multiples of 32 (the last may end at ffn)
+  int64_t vocab_begin, vocab_end;  // rows of the head; empty unless last stage
+  bool embeds;                     // first stage
+  uint64_t weight_bytes;           // as held: packed or mapped, tables of both ends included
   uint64_t kv_bytes_per_token;
 };
 
 struct ShardPlan {
   ModelShape shape;
-  Topology topology;
+  Topology topology;  // filled in: pp, layers and context as planned
   int tp, pp;
   std::vector<RankShare> ranks;
-  int64_t collectives_per_token;   // in one stage's group, summed over the stages
-  uint64_t wire_bytes_per_token;   // sent by all ranks together for one decoded token
-  std::string hash;                // SHA-256 (hex) of fingerprint-independent plan text + mode + kv type
-  std::optional<std::string> refused;
+  int64_t collectives_per_token;  // of the groups, summed over the stages
+  uint64_t wire_bytes_per_token;  // sent by all ranks together for one decoded token
+  std::string hash;  // SHA-256 (hex) of fingerprint-independent plan text + mode + kv type
+  std::optional<std::string> refused;  // then ranks is empty and hash is ""
 };
 
 ShardPlan make_plan(const GgufFile& file, const Topology& topology);
