@@ -29,7 +29,7 @@ export class RankCore {
   private epochMax: PersistedEpoch;
   private share: ShareState = { kind: 'none' };
   private epoch: EpochState = { kind: 'none' };
-  private attached = false;
+  private attached: boolean = false;
 
   constructor(persisted: PersistedEpoch) {
     this.epochMax = persisted;
