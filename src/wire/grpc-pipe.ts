@@ -43,7 +43,7 @@ export class GrpcPipe implements MessagePipe {
   private onMessage: ((message: Buffer) => void) | null = null;
   private onClosed: ((reason: string) => void) | null = null;
   private closedBecause: string | null = null;
-  private ended = false;
+  private ended: boolean = false;
   private outboxBytes = 0;
 
   constructor(call: GrpcCall, isServer: boolean) {

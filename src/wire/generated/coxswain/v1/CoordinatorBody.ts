@@ -9,6 +9,7 @@ import type { Step as _coxswain_v1_Step, Step__Output as _coxswain_v1_Step__Outp
 import type { Fence as _coxswain_v1_Fence, Fence__Output as _coxswain_v1_Fence__Output } from '../../coxswain/v1/Fence.ts';
 import type { Shutdown as _coxswain_v1_Shutdown, Shutdown__Output as _coxswain_v1_Shutdown__Output } from '../../coxswain/v1/Shutdown.ts';
 import type { Resume as _coxswain_v1_Resume, Resume__Output as _coxswain_v1_Resume__Output } from '../../coxswain/v1/Resume.ts';
+import type { Long } from '@grpc/proto-loader';
 
 export interface CoordinatorBody {
   'challenge'?: (_coxswain_v1_Challenge | null);
@@ -20,6 +21,8 @@ export interface CoordinatorBody {
   'fence'?: (_coxswain_v1_Fence | null);
   'shutdown'?: (_coxswain_v1_Shutdown | null);
   'resume'?: (_coxswain_v1_Resume | null);
+  'number'?: (number | string | Long);
+  'acked'?: (number | string | Long);
   'kind'?: "challenge"|"proof"|"refused"|"assign"|"open"|"step"|"fence"|"shutdown"|"resume";
 }
 
@@ -33,5 +36,7 @@ export interface CoordinatorBody__Output {
   'fence'?: (_coxswain_v1_Fence__Output | null);
   'shutdown'?: (_coxswain_v1_Shutdown__Output | null);
   'resume'?: (_coxswain_v1_Resume__Output | null);
+  'number': (number);
+  'acked': (number);
   'kind'?: "challenge"|"proof"|"refused"|"assign"|"open"|"step"|"fence"|"shutdown"|"resume";
 }

@@ -3,8 +3,10 @@
 
 export interface DataFrame {
   'frame'?: (Buffer | Uint8Array | string);
+  'more'?: (boolean);
 }
 
 export interface DataFrame__Output {
   'frame': (Buffer);
+  'more': (boolean);
 }

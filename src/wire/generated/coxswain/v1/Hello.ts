@@ -18,8 +18,7 @@ export interface Hello {
   'epochMax'?: (number | string | Long);
   'threads'?: (number);
   'session'?: (string);
-  'epoch'?: (number | string | Long);
-  'lastStep'?: (number | string | Long);
+  'received'?: (number | string | Long);
 }
 
 export interface Hello__Output {
@@ -38,6 +37,5 @@ export interface Hello__Output {
   'epochMax': (number);
   'threads': (number);
   'session': (string);
-  'epoch': (number);
-  'lastStep': (number);
+  'received': (number);
 }

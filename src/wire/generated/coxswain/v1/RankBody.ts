@@ -11,6 +11,7 @@ import type { Stats as _coxswain_v1_Stats, Stats__Output as _coxswain_v1_Stats__
 import type { Fenced as _coxswain_v1_Fenced, Fenced__Output as _coxswain_v1_Fenced__Output } from '../../coxswain/v1/Fenced.ts';
 import type { Goodbye as _coxswain_v1_Goodbye, Goodbye__Output as _coxswain_v1_Goodbye__Output } from '../../coxswain/v1/Goodbye.ts';
 import type { Loading as _coxswain_v1_Loading, Loading__Output as _coxswain_v1_Loading__Output } from '../../coxswain/v1/Loading.ts';
+import type { Long } from '@grpc/proto-loader';
 
 export interface RankBody {
   'challenge'?: (_coxswain_v1_Challenge | null);
@@ -24,6 +25,8 @@ export interface RankBody {
   'fenced'?: (_coxswain_v1_Fenced | null);
   'goodbye'?: (_coxswain_v1_Goodbye | null);
   'loading'?: (_coxswain_v1_Loading | null);
+  'number'?: (number | string | Long);
+  'acked'?: (number | string | Long);
   'kind'?: "challenge"|"proof"|"hello"|"loaded"|"ready"|"result"|"failed"|"stats"|"fenced"|"goodbye"|"loading";
 }
 
@@ -39,5 +42,7 @@ export interface RankBody__Output {
   'fenced'?: (_coxswain_v1_Fenced__Output | null);
   'goodbye'?: (_coxswain_v1_Goodbye__Output | null);
   'loading'?: (_coxswain_v1_Loading__Output | null);
+  'number': (number);
+  'acked': (number);
   'kind'?: "challenge"|"proof"|"hello"|"loaded"|"ready"|"result"|"failed"|"stats"|"fenced"|"goodbye"|"loading";
 }

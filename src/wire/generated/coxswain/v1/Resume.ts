@@ -3,11 +3,9 @@
 import type { Long } from '@grpc/proto-loader';
 
 export interface Resume {
-  'epoch'?: (number | string | Long);
-  'ackedStep'?: (number | string | Long);
+  'received'?: (number | string | Long);
 }
 
 export interface Resume__Output {
-  'epoch': (number);
-  'ackedStep': (number);
+  'received': (number);
 }

@@ -7,7 +7,6 @@ export interface Step {
   'step'?: (number | string | Long);
   'record'?: (Buffer | Uint8Array | string);
   'more'?: (boolean);
-  'ackedStep'?: (number | string | Long);
 }
 
 export interface Step__Output {
@@ -15,5 +14,4 @@ export interface Step__Output {
   'step': (number);
   'record': (Buffer);
   'more': (boolean);
-  'ackedStep': (number);
 }
