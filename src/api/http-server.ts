@@ -181,6 +181,10 @@ function addBodies(app: FastifyInstance, limits: HttpLimits): void {
     if (Number(request.headers['content-length'] ?? 0) > limits.bodyBytesMax) {
       throw tooLarge(limits.bodyBytesMax);
     }
+    // Read as JSON whatever it says, even where it is no media type at all.
+    if (request.headers['content-type'] !== undefined) {
+      request.headers['content-type'] = 'application/json';
+    }
     const bytesMax = limits.bodyBytesMax;
     return decodeBody(payload, encoding, { share: request.bodyShare, bytesMax });
   });
@@ -195,6 +199,8 @@ function addErrors(app: FastifyInstance, log: Logger): void {
     const error = ofFramework(thrown, null);
     request.exchange.error = error;
     if (error.traits.httpStatus === 500) log.error({ req: request.id, err: error }, 'call failed');
+    // The rest of the body is not wanted.
+    if (error.code === 'REQUEST_TOO_LARGE') reply.header('connection', 'close');
     // The client that would read it is gone.
     if (reply.raw.destroyed) return reply.hijack();
     return sendError(reply, toHttpError(error, request.id));
@@ -302,6 +308,8 @@ async function close(app: FastifyInstance, live: LiveCalls, graceMs: number): Pr
   const timer = setTimeout(() => app.server.closeAllConnections(), graceMs);
   try {
     await app.close();
+    // No connection is left, so every call has been told to stop.
+    await live.idle();
   } finally {
     clearTimeout(timer);
   }

@@ -2,6 +2,7 @@
 // prompts) merged into one stream, a few at a time. It keeps the contract that the wire shapes build
 // on: every choice ends once, every request ends with response-end, or the whole call fails. Abort is
 // prompt: nobody waits for a backend that is slow to notice.
+import { setMaxListeners } from 'node:events';
 import { CoxswainError } from '../base/errors.ts';
 import type { Backend, InferenceEvent, InferenceRequest } from './backend.ts';
 
@@ -87,6 +88,8 @@ async function* mergedEvents(
 ): AsyncGenerator<CallEvent> {
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
+  // Every pump listens, and so does the backend for each.
+  setMaxListeners(PARALLEL_MAX * 8, either);
   const merged = new Merged();
   let started = 0;
   const pump = async () => {

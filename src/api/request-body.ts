@@ -1,9 +1,9 @@
 // The request body from socket to JSON value: content encodings, one limit a request and one for all
 // bodies in memory together, strict UTF-8. JSON is read whatever the Content-Type says, since real
 // clients send text/plain.
-import { PassThrough, type Readable, Transform } from 'node:stream';
+import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import { CoxswainError } from '../base/errors.ts';
+import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 
 /** Bytes of all bodies that requests in progress hold. */
 export class BodyBudget {
@@ -56,26 +56,41 @@ export class BodyShare {
   }
 }
 
+export interface BodyLimits {
+  readonly share: BodyShare;
+  readonly bytesMax: number;
+}
+
+class CountedBody extends Transform {
+  /** Fastify compares it with Content-Length. */
+  receivedEncodedLength = 0;
+  private decodedLength = 0;
+  private readonly limits: BodyLimits;
+
+  constructor(limits: BodyLimits) {
+    super();
+    this.limits = limits;
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.decodedLength += chunk.length;
+    try {
+      if (this.decodedLength > this.limits.bytesMax) throw tooLarge(this.limits.bytesMax);
+      this.limits.share.take(chunk.length);
+      done(null, chunk);
+    } catch (error) {
+      done(toCoxswainError(error));
+    }
+  }
+}
+
 /** The decoded body, counted against `share` and cut off with REQUEST_TOO_LARGE beyond `bytesMax`. */
-export function decodeBody(
-  payload: Readable,
-  encoding: string,
-  limits: { readonly share: BodyShare; readonly bytesMax: number },
-): Readable {
+export function decodeBody(payload: Readable, encoding: string, limits: BodyLimits): Readable {
   const decoder = decoderOf(encoding);
-  const counted = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      seen += chunk.length;
-      try {
-        if (seen > limits.bytesMax) throw tooLarge(limits.bytesMax);
-        limits.share.take(chunk.length);
-        done(null, chunk);
-      } catch (error) {
-        done(error as Error);
-      }
-    },
+  const counted = new CountedBody(limits);
+  payload.on('data', (chunk: Buffer) => {
+    counted.receivedEncodedLength += chunk.length;
   });
-  let seen = 0;
   payload.on('error', (error) => counted.destroy(error));
   decoder.on('error', (cause) => {
     const sentence = `content-encoding: the body is not valid ${encoding}.`;

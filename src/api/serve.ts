@@ -23,6 +23,7 @@ export interface ServeOptions extends SseOptions {
 export class LiveCalls {
   private readonly controllers = new Set<AbortController>();
   private stopped: CoxswainError | null = null;
+  private readonly whenIdle: (() => void)[] = [];
 
   /** Throws SHUTTING_DOWN once `stop` was called. */
   open(): AbortController {
@@ -34,6 +35,14 @@ export class LiveCalls {
 
   close(controller: AbortController): void {
     this.controllers.delete(controller);
+    if (this.controllers.size > 0) return;
+    for (const wake of this.whenIdle.splice(0)) wake();
+  }
+
+  /** Resolves when no call is in progress. */
+  idle(): Promise<void> {
+    if (this.controllers.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.whenIdle.push(resolve));
   }
 
   stop(): void {

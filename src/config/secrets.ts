@@ -5,8 +5,8 @@ import { CoxswainError } from '../base/errors.ts';
 import { isLoopback } from './derive.ts';
 import type { ClusterConfig } from './schema.ts';
 
-/** 128 bits in the densest usual spelling (base64) are 22 characters. */
-const TOKEN_CHARS_MIN = 22;
+/** Stops accidents ("x"), not weak choices: docs/config.md says how to make a good one. */
+const TOKEN_CHARS_MIN = 8;
 const SECRET_CHARS_MAX = 4096;
 const API_KEYS_MAX = 10_000;
 
