@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/attention_shape.h"
+#include "kernels/avx512/table.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 #include "kernels/scalar/scalar.h"
@@ -26,7 +27,29 @@ const char* isa_name(Isa isa) {
   return "?";
 }
 
+#if defined(__x86_64__)
+bool isa_available(Isa isa) {
+  __builtin_cpu_init();
+  // The compiler's test also asks the system whether it saves the wide registers.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+  switch (isa) {
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return false;
+    case Isa::kAvx512:
+      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vnni");
+    case Isa::kNeon:
+      return false;
+  }
+  return false;
+}
+#else
 bool isa_available(Isa isa) { return isa == Isa::kScalar; }
+#endif
 
 Isa choose_isa() {
   constexpr Isa kBestFirst[] = {Isa::kAvx512, Isa::kAvx2, Isa::kNeon, Isa::kScalar};
@@ -42,6 +65,9 @@ Isa choose_isa() {
 
 const Kernels& kernels_for(Isa isa) {
   COX_CHECK(isa_available(isa), "kernels are asked for only after isa_available");
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::table();
+#endif
   return scalar::table();
 }
 

@@ -29,13 +29,28 @@ float key_dot(const AttentionArgs& args, const float* q, const void* k, int64_t 
   return lane_tree(lanes) * args.scale;
 }
 
+struct Scratch {
+  float* scores;     // one block's
+  float* block_out;  // one block's weighted sum
+  float* out;        // running
+  float* max;
+  float* sum;
+};
+
+Scratch cut_scratch(const AttentionArgs& args) {
+  const int64_t padded = padded_head_dim(args.head_dim);
+  float* block_out = args.scratch + kKvBlockTokens;
+  float* max = block_out + 2 * padded;
+  return {args.scratch, block_out, block_out + padded, max, max + 1};
+}
+
 // Scores of `count` positions of one block become weights in place; returns (max, sum).
 void softmax_partial(float* scores, int64_t count, float* max, float* sum) {
   max_sum_exp(scores, count, max, sum);
   for (int64_t j = 0; j < count; ++j) scores[j] = exact_exp(scores[j] - *max);
 }
 
-void merge(const AttentionScratch& s, int64_t head_dim, float max, float sum) {
+void merge(const Scratch& s, int64_t head_dim, float max, float sum) {
   const float best = max > *s.max ? max : *s.max;
   const float old_weight = exact_exp(*s.max - best);
   const float new_weight = exact_exp(max - best);
@@ -47,7 +62,7 @@ void merge(const AttentionScratch& s, int64_t head_dim, float max, float sum) {
 }
 
 void attend_one(const AttentionArgs& args, const float* q, int64_t visible, float* out) {
-  const AttentionScratch s = attention_scratch(args.scratch, 1, args.head_dim);
+  const Scratch s = cut_scratch(args);
   const int64_t dim = args.head_dim;
   for (int64_t first = 0; first < visible; first += kKvBlockTokens) {
     const int64_t block = first / kKvBlockTokens;

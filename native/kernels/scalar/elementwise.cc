@@ -39,7 +39,7 @@ void rope(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float*
       const float a = first;
       const float b = second;
       first = std::fma(a, cos[i], -(b * sin[i]));
-      second = std::fma(a, sin[i], b * cos[i]);
+      second = std::fma(b, cos[i], a * sin[i]);
     }
   }
 }
@@ -61,7 +61,7 @@ void max_sum_exp(const float* x, int64_t n, float* max, float* sum) {
   for (int64_t i = 0; i < n; ++i) best = x[i] > best ? x[i] : best;
   float lanes[16] = {};
   for (int64_t i = 0; i < n; ++i) lanes[i % 16] += exact_exp(x[i] - best);
-  *max = best;
+  *max = best + 0.0f;  // a zero of either sign comes out positive
   *sum = lane_tree(lanes);
 }
 

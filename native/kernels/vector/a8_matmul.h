@@ -1,0 +1,230 @@
+// Block-quantised weights times int8 activations over the packed layout of ../layout.h.
+//
+// One vector lane is one output row: the int32 sum of a block arises lane by lane from byte dot
+// products with broadcast activations, so no reduction across lanes is needed. A set O whose
+// vectors hold fewer than 16 rows goes over a group several times (it is in the first-level cache
+// by then). A tile of R activation rows unpacks each block's codes once.
+//
+// O offers: F, I, W (floats, int32 sums, code bytes), kRows, kMaxTile, kSignedCodes (codes of
+// offset 128 are made signed, so nothing is taken back), unpack, dot, and the conversions used
+// below.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/kernels.h"
+#include "kernels/layout.h"
+#include "kernels/vector/unroll.h"
+
+namespace coxswain::kernels::vector {
+
+constexpr int log2_of(int value) {
+  int log = 0;
+  while ((1 << log) < value) ++log;
+  return log;
+}
+
+// -offset * (sum of the activations): where the int32 sum of unsigned codes starts.
+template <class O, TensorType T>
+COX_INLINE typename O::I initial_sum(const uint8_t* act, int which) {
+  constexpr int kOffset = layout_of(T).offset;
+  if constexpr (kOffset == 0 || (kOffset == 128 && O::kSignedCodes)) {
+    return O::zero_int();
+  } else {
+    return O::template shift_left<log2_of(kOffset)>(
+        O::broadcast_int(act + offsetof(ActivationBlock, neg_sum) + 4 * which));
+  }
+}
+
+// Scale record of one block for the lanes of one pass.
+template <class O, TensorType T>
+struct BlockScales {
+  using F = typename O::F;
+  static constexpr PackLayout kLayout = layout_of(T);
+  F scale;
+  F minimum;
+  F sub[2];
+  F sub_min[2];
+
+  COX_INLINE explicit BlockScales(const uint8_t* meta, int64_t row) {
+    if constexpr (kLayout.scale == ScaleKind::kHalf) {
+      scale = O::halves(meta + 2 * row);
+      if constexpr (kLayout.factor != 1.0f) scale = O::mul(scale, O::set1(kLayout.factor));
+    } else {
+      scale = O::e8m0(meta + row);
+    }
+    if constexpr (kLayout.min != MinKind::kNone) {
+      minimum = O::halves(meta + min_offset(kLayout) + 2 * row);
+    }
+    unroll<kLayout.subs>([&](auto i) COX_INLINE_LAMBDA {
+      sub[i] = O::signed_bytes(meta + sub_offset(kLayout) + 16 * i + row);
+    });
+    if constexpr (kLayout.min == MinKind::kScaled) {
+      minimum = O::neg(O::mul(minimum, O::unsigned_bytes(meta + submin_offset(kLayout) + row)));
+    } else if constexpr (kLayout.min == MinKind::kScaledHalf) {
+      unroll<2>([&](auto i) COX_INLINE_LAMBDA {
+        sub_min[i] = O::unsigned_bytes(meta + submin_offset(kLayout) + 16 * i + row);
+      });
+    }
+  }
+
+  COX_INLINE F accumulate(F sum, const uint8_t* act, F acc) const {
+    const F act_scale = O::broadcast(act + offsetof(ActivationBlock, scale));
+    acc = O::fma(sum, O::mul(scale, act_scale), acc);
+    if constexpr (kLayout.min == MinKind::kHalf || kLayout.min == MinKind::kScaled) {
+      acc = O::fma(minimum, O::broadcast(act + offsetof(ActivationBlock, scaled_sum)), acc);
+    } else if constexpr (kLayout.min == MinKind::kScaledHalf) {
+      const uint8_t* sums = act + offsetof(ActivationBlock, neg_sum_f);
+      const F second = O::fma(sub_min[1], O::broadcast(sums + 4), O::zero());
+      const F weighted = O::fma(sub_min[0], O::broadcast(sums), second);
+      acc = O::fma(weighted, O::mul(minimum, act_scale), acc);
+    }
+    return acc;
+  }
+};
+
+// acc[r] = sum over all blocks for activation rows acts + r*stride, lanes = rows `row`.. of the
+// group.
+template <class O, TensorType T, int R>
+COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, int64_t blocks,
+                        const uint8_t* acts, int64_t stride, typename O::F (&acc)[R]) {
+  using F = typename O::F;
+  using I = typename O::I;
+  constexpr PackLayout kLayout = layout_of(T);
+  unroll<R>([&](auto r) COX_INLINE_LAMBDA { acc[r] = O::zero(); });
+  codes += 4 * row;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const BlockScales<O, T> scales(meta, row);
+    I sums[R];
+    F weighted[R];
+    typename O::W w[4];
+    O::template unpack<T, 0>(codes, w);
+    unroll<R>([&](auto r) COX_INLINE_LAMBDA {
+      const uint8_t* act = acts + r * stride;
+      sums[r] = O::template dot<T>(initial_sum<O, T>(act, kLayout.subs == 2 ? 0 : 2), w, act);
+      if constexpr (kLayout.subs == 2) {
+        weighted[r] = O::fma(O::to_float(sums[r]), scales.sub[0], O::zero());
+        sums[r] = initial_sum<O, T>(act, 1);
+      }
+    });
+    O::template unpack<T, 1>(codes, w);
+    unroll<R>([&](auto r) COX_INLINE_LAMBDA {
+      const uint8_t* act = acts + r * stride;
+      F sum = O::to_float(O::template dot<T>(sums[r], w, act + 16));
+      if constexpr (kLayout.subs == 1) sum = O::fma(sum, scales.sub[0], O::zero());
+      if constexpr (kLayout.subs == 2) sum = O::fma(sum, scales.sub[1], weighted[r]);
+      acc[r] = scales.accumulate(sum, act, acc[r]);
+    });
+    codes += code_bytes(kLayout);
+    meta += meta_bytes(kLayout);
+    acts += sizeof(ActivationBlock);
+  }
+}
+
+struct A8Call {
+  const uint8_t* packed;
+  int64_t blocks;
+  const uint8_t* acts;
+  int64_t act_stride;
+  const float* bias;
+  float* out;
+  int64_t ldo;
+};
+
+template <class O, TensorType T, int R>
+void a8_rows(const A8Call& call, const uint8_t* group, int64_t r, int64_t n, int64_t count) {
+  constexpr PackLayout kLayout = layout_of(T);
+  const uint8_t* meta = group + call.blocks * code_bytes(kLayout);
+  const uint8_t* acts = call.acts + r * call.act_stride;
+  for (int64_t row = 0; row < count; row += O::kRows) {
+    typename O::F acc[R];
+    a8_tile<O, T, R>(group, meta, row, call.blocks, acts, call.act_stride, acc);
+    const int64_t left = count - row;
+    unroll<R>([&](auto i) COX_INLINE_LAMBDA {
+      float* out = call.out + (r + i) * call.ldo + n + row;
+      if (left >= O::kRows) {
+        if (call.bias != nullptr) acc[i] = O::add(acc[i], O::load(call.bias + n + row));
+        O::store(out, acc[i]);
+      } else {
+        alignas(64) float lanes[O::kRows];
+        O::store(lanes, acc[i]);
+        for (int64_t j = 0; j < left; ++j) {
+          out[j] = call.bias != nullptr ? lanes[j] + call.bias[n + row + j] : lanes[j];
+        }
+      }
+    });
+  }
+}
+
+template <class O, TensorType T, int R>
+COX_INLINE int64_t a8_tiles(const A8Call& call, const uint8_t* group, int64_t r, int64_t r1,
+                            int64_t n, int64_t count) {
+  for (; r + R <= r1; r += R) a8_rows<O, T, R>(call, group, r, n, count);
+  return r;
+}
+
+inline constexpr int64_t kActPanelBytes = 256 * 1024;
+
+template <class O, TensorType T>
+void matmul_a8_of(const A8Call& call, int64_t row_count, int64_t n0, int64_t n1) {
+  const int64_t fitting = kActPanelBytes / (call.act_stride + 1) / O::kMaxTile * O::kMaxTile;
+  const int64_t step = fitting < O::kMaxTile ? O::kMaxTile : fitting;
+  const int64_t stride = group_bytes(layout_of(T), call.blocks);
+  for (int64_t r0 = 0; r0 < row_count; r0 += step) {
+    const int64_t r1 = r0 + step < row_count ? r0 + step : row_count;
+    for (int64_t n = n0; n < n1; n += kRowGroup) {
+      const uint8_t* group = call.packed + n / kRowGroup * stride;
+      const int64_t count = n1 - n < kRowGroup ? n1 - n : kRowGroup;
+      int64_t r = r0;
+      if constexpr (O::kMaxTile >= 8) r = a8_tiles<O, T, 8>(call, group, r, r1, n, count);
+      if constexpr (O::kMaxTile >= 4) r = a8_tiles<O, T, 4>(call, group, r, r1, n, count);
+      r = a8_tiles<O, T, 2>(call, group, r, r1, n, count);
+      a8_tiles<O, T, 1>(call, group, r, r1, n, count);
+    }
+  }
+}
+
+template <class O>
+void matmul_a8(TensorType type, const void* packed, int64_t n_total, int64_t k, const void* acts,
+               int64_t row_count, const float* bias, float* out, int64_t ldo, int64_t n0,
+               int64_t n1) {
+  (void)n_total;
+  const int64_t blocks = k / kActivationBlock;
+  const A8Call call{static_cast<const uint8_t*>(packed),
+                    blocks,
+                    static_cast<const uint8_t*>(acts),
+                    blocks * static_cast<int64_t>(sizeof(ActivationBlock)),
+                    bias,
+                    out,
+                    ldo};
+  switch (type) {
+#define COX_A8_CASE(name) \
+  case TensorType::name:  \
+    return matmul_a8_of<O, TensorType::name>(call, row_count, n0, n1);
+    COX_A8_CASE(kQ4_0)
+    COX_A8_CASE(kQ4_1)
+    COX_A8_CASE(kQ5_0)
+    COX_A8_CASE(kQ5_1)
+    COX_A8_CASE(kQ8_0)
+    COX_A8_CASE(kQ2_K)
+    COX_A8_CASE(kQ3_K)
+    COX_A8_CASE(kQ4_K)
+    COX_A8_CASE(kQ5_K)
+    COX_A8_CASE(kQ6_K)
+    COX_A8_CASE(kIQ2_XXS)
+    COX_A8_CASE(kIQ2_XS)
+    COX_A8_CASE(kIQ2_S)
+    COX_A8_CASE(kIQ3_XXS)
+    COX_A8_CASE(kIQ3_S)
+    COX_A8_CASE(kIQ4_NL)
+    COX_A8_CASE(kIQ4_XS)
+    COX_A8_CASE(kMXFP4)
+#undef COX_A8_CASE
+    case TensorType::kF32:
+    case TensorType::kF16:
+    case TensorType::kBF16:
+      break;
+  }
+}
+
+}  // namespace coxswain::kernels::vector
