@@ -72,7 +72,7 @@ void Channel::begin_receive(FrameKind kind) {
   header_read_ = 0;
 }
 
-bool Channel::pump_header(const Wait& wait) {
+bool Channel::skip_padding() {
   while (padding_left_ != 0) {
     const size_t n = std::min(link_->peek().size(), padding_left_);
     if (n == 0) return false;
@@ -80,6 +80,11 @@ bool Channel::pump_header(const Wait& wait) {
     padding_left_ -= n;
     bytes_received_ += n;
   }
+  return true;
+}
+
+bool Channel::pump_header(const Wait& wait) {
+  if (!skip_padding()) return false;
   const size_t n =
       link_->read_some(std::as_writable_bytes(std::span(&in_, 1)).subspan(header_read_));
   header_read_ += n;

@@ -30,6 +30,8 @@ class Channel {
   // Waits for the header of the next frame; EngineError LINK_PROTOCOL when it is not of this epoch,
   // the next in sequence and of `kind`, or, for collectives, not of the same step and layer.
   void begin_receive(FrameKind kind);
+  // Skips the padding of the frame before; true when none is left.
+  bool skip_padding();
   // True when something moved. After header_done() the payload is taken with peek/consume or read.
   bool pump_header(const Wait& wait);
   bool header_done() const { return header_read_ == sizeof(FrameHeader); }

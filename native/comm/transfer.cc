@@ -45,4 +45,12 @@ void ReceivePayload::list_pending(std::vector<Pending>& pending) {
   pending.push_back({&channel_, kWantsData, received_, into_.size()});
 }
 
+Operation::Progress ReceivePadding::advance() {
+  return channel_.skip_padding() ? Progress::kDone : Progress::kStuck;
+}
+
+void ReceivePadding::list_pending(std::vector<Pending>& pending) {
+  pending.push_back({&channel_, kWantsData, 0, 0});
+}
+
 }  // namespace coxswain::comm

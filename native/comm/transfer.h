@@ -41,4 +41,15 @@ class ReceivePayload final : public Operation {
   size_t received_ = 0;
 };
 
+// Waits for the padding of the last frame, before a link is used for something else.
+class ReceivePadding final : public Operation {
+ public:
+  explicit ReceivePadding(Channel& channel) : channel_(channel) {}
+  Progress advance() override;
+  void list_pending(std::vector<Pending>& pending) override;
+
+ private:
+  Channel& channel_;
+};
+
 }  // namespace coxswain::comm

@@ -20,7 +20,10 @@
 
 namespace coxswain::comm::testing {
 
-using Planes = std::vector<std::unique_ptr<DataPlane>>;
+// One a rank, and what must live as long as they do.
+struct Planes : std::vector<std::unique_ptr<DataPlane>> {
+  std::shared_ptr<void> keeper;
+};
 using MakePlanes = std::function<Planes(int count)>;
 
 inline Wait wait_ms(int64_t ms, uint64_t step = 1) {

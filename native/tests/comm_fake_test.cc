@@ -24,7 +24,7 @@ FakeFaults fault_at(int which, FakeVerdict verdict,
 
 // Three messages from 0 to 1 under a fault; what rank 1 threw.
 std::string receive_under(FakeFaults faults, int64_t ms) {
-  auto planes = make_fake_planes_with_faults(2, 9, std::move(faults));
+  Planes planes{make_fake_planes_with_faults(2, 9, std::move(faults)), nullptr};
   return run_ranks(planes, [&](DataPlane& plane) {
     for (unsigned i = 0; i < 3; ++i) {
       if (plane.rank() == 0) plane.send(1, pattern(100, i), wait_ms(5000));
@@ -85,7 +85,8 @@ void a_rank_alone_sums_to_itself() {
 }  // namespace
 
 int main() {
-  run_conformance("fake", [](int count) { return make_fake_planes(count, 3); }, 5000);
+  run_conformance(
+      "fake", [](int count) { return Planes{make_fake_planes(count, 3), nullptr}; }, 5000);
   faults_are_noticed();
   altered_headers_are_noticed();
   a_rank_alone_sums_to_itself();

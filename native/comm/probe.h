@@ -1,0 +1,35 @@
+// Frames of the dialogue that opens a link, and the ping-pong that proves and measures it.
+#pragma once
+#include "comm/wait.h"
+
+namespace coxswain::comm {
+
+class Dialogue {
+ public:
+  Dialogue(Channel& channel, Waiter& waiter, const Wait& wait)
+      : channel_(channel), waiter_(waiter), wait_(wait) {}
+
+  void send(Bytes bytes);
+  // LINK_PROTOCOL when the peer's frame has another size.
+  void receive(MutableBytes bytes);
+  template <typename T>
+  void send_record(const T& record) {
+    send(std::as_bytes(std::span(&record, 1)));
+  }
+  template <typename T>
+  T receive_record() {
+    T record;
+    receive(std::as_writable_bytes(std::span(&record, 1)));
+    return record;
+  }
+  // The leading side's median round trip in microseconds; the other side echoes.
+  double ping();
+  void echo();
+
+ private:
+  Channel& channel_;
+  Waiter& waiter_;
+  const Wait& wait_;
+};
+
+}  // namespace coxswain::comm
