@@ -1,0 +1,17 @@
+// The addon's entry. Loaded by src/base/addon.ts only; no state of its own, so that several threads
+// of one process may load it.
+#include <napi.h>
+
+#include "addon/registry.h"
+
+namespace {
+
+Napi::Object initialise(Napi::Env env, Napi::Object exports) {
+  coxswain::addon::register_inspect(env, exports);
+  coxswain::addon::register_engine(env, exports);
+  return exports;
+}
+
+}  // namespace
+
+NODE_API_MODULE(coxswain, initialise)

@@ -1,0 +1,10 @@
+// What each file of the addon adds to the module's exports.
+#pragma once
+#include <napi.h>
+
+namespace coxswain::addon {
+
+void register_inspect(Napi::Env env, Napi::Object exports);  // inspect.cc
+void register_engine(Napi::Env env, Napi::Object exports);   // engine.cc
+
+}  // namespace coxswain::addon
