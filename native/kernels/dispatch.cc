@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/attention_shape.h"
+#include "kernels/avx2/table.h"
 #include "kernels/avx512/table.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
@@ -37,7 +38,7 @@ bool isa_available(Isa isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
-      return false;
+      return avx2;
     case Isa::kAvx512:
       return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -67,6 +68,7 @@ const Kernels& kernels_for(Isa isa) {
   COX_CHECK(isa_available(isa), "kernels are asked for only after isa_available");
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return avx512::table();
+  if (isa == Isa::kAvx2) return avx2::table();
 #endif
   return scalar::table();
 }

@@ -1,5 +1,5 @@
-// The 16 values of a codebook type as the bytes that the dot product takes: unsigned with the type's
-// offset added, or (Signed) the values themselves.
+// The 16 values of a codebook type as the bytes that the dot product takes: unsigned with the
+// type's offset added, or (Signed) the values themselves.
 #pragma once
 #include <cstdint>
 

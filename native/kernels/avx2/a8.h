@@ -1,0 +1,144 @@
+// The operations of ../vector/a8_matmul.h on 256-bit registers: 8 rows of a group at a time.
+//
+// The byte product of AVX2 adds pairs in 16 bits with saturation. Unsigned codes are small enough
+// for it (and for adding several products before widening) except where the offset is 128: there
+// the codes are made signed, and their signs move to the activations.
+#pragma once
+#include "kernels/avx2/lanes.h"
+#include "kernels/layout.h"
+#include "kernels/vector/code_table.h"
+
+namespace coxswain::kernels::avx2 {
+
+struct A8 {
+  using F = __m256;
+  using I = __m256i;
+  using W = __m256i;
+  static constexpr int kRows = 8;
+  static constexpr int kMaxTile = 4;
+  static constexpr bool kSignedCodes = true;
+
+  static COX_INLINE F zero() { return _mm256_setzero_ps(); }
+  static COX_INLINE F set1(float v) { return _mm256_set1_ps(v); }
+  static COX_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static COX_INLINE F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static COX_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static COX_INLINE F neg(F a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+  static COX_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
+  static COX_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
+
+  static COX_INLINE F broadcast(const uint8_t* p) {
+    float v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return _mm256_set1_ps(v);
+  }
+  static COX_INLINE I broadcast_int(const uint8_t* p) {
+    int32_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return _mm256_set1_epi32(v);
+  }
+  static COX_INLINE I zero_int() { return _mm256_setzero_si256(); }
+  template <int Bits>
+  static COX_INLINE I shift_left(I v) {
+    return _mm256_slli_epi32(v, Bits);
+  }
+  static COX_INLINE F to_float(I v) { return _mm256_cvtepi32_ps(v); }
+
+  static COX_INLINE F halves(const uint8_t* p) { return _mm256_cvtph_ps(Lanes::raw16(p)); }
+  static COX_INLINE __m128i bytes8(const uint8_t* p) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  }
+  static COX_INLINE F signed_bytes(const uint8_t* p) {
+    return to_float(_mm256_cvtepi8_epi32(bytes8(p)));
+  }
+  static COX_INLINE F unsigned_bytes(const uint8_t* p) {
+    return to_float(_mm256_cvtepu8_epi32(bytes8(p)));
+  }
+  static COX_INLINE F e8m0(const uint8_t* p) {  // as e8m0_half() of ../scale.h
+    const __m256i e = _mm256_cvtepu8_epi32(bytes8(p));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, tiny));
+  }
+
+  // Code bytes of columns 16*Half .. 16*Half + 15, four columns a register.
+  template <TensorType T, int Half>
+  static COX_INLINE void unpack(const uint8_t* codes, W (&w)[4]) {
+    constexpr PackLayout kLayout = layout_of(T);
+    constexpr bool kSigned = kLayout.offset == 128;
+    vector::unroll<4>([&](auto v) COX_INLINE_LAMBDA {
+      if constexpr (kLayout.bits == 8) {
+        w[v] = load_bytes(codes + 64 * (4 * Half + v));
+        if constexpr (kSigned) w[v] = _mm256_xor_si256(w[v], _mm256_set1_epi8(-128));
+      } else {
+        W raw = load_bytes(codes + 64 * v);
+        if constexpr (Half == 1) raw = _mm256_srli_epi16(raw, 4);
+        raw = _mm256_and_si256(raw, _mm256_set1_epi8(15));
+        if constexpr (kLayout.values != nullptr) {
+          const __m128i table = Lanes::raw16(vector::kCodeTable<T, kSigned>.bytes);
+          raw = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), raw);
+        }
+        w[v] = raw;
+      }
+    });
+  }
+  static COX_INLINE W load_bytes(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+
+  // The largest code byte of a type, which bounds how many 16-bit products may be added.
+  static constexpr int largest_code(TensorType type) {
+    const PackLayout layout = layout_of(type);
+    if (layout.values == nullptr) {
+      switch (type) {
+        case TensorType::kQ5_0:
+        case TensorType::kQ5_1:
+        case TensorType::kQ5_K:
+          return 31;
+        case TensorType::kQ6_K:
+          return 63;
+        case TensorType::kQ8_0:
+          return 255;
+        default:
+          return 15;
+      }
+    }
+    int largest = 0;
+    for (int i = 0; i < 16; ++i) {
+      const int code = layout.values[i] + layout.offset;
+      largest = code > largest ? code : largest;
+    }
+    return largest;
+  }
+  static constexpr int products_in_16_bits(TensorType type) {
+    return 32767 / (2 * 127 * largest_code(type));
+  }
+
+  // sum + codes * the 16 activation bytes at q.
+  template <TensorType T>
+  static COX_INLINE I dot(I sum, const W (&w)[4], const uint8_t* q) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    const auto product = [&](auto v) COX_INLINE_LAMBDA {
+      const __m256i act = broadcast_int(q + 4 * v);
+      if constexpr (layout_of(T).offset == 128) {
+        return _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(act, w[v]));
+      } else {
+        return _mm256_maddubs_epi16(w[v], act);
+      }
+    };
+    constexpr int kTogether = products_in_16_bits(T) >= 4 ? 4 : products_in_16_bits(T) >= 2 ? 2 : 1;
+    vector::unroll<4 / kTogether>([&](auto i) COX_INLINE_LAMBDA {
+      constexpr int kFirst = decltype(i)::value * kTogether;
+      __m256i words = product(std::integral_constant<int, kFirst>{});
+      vector::unroll<kTogether - 1>([&](auto j) COX_INLINE_LAMBDA {
+        words = _mm256_add_epi16(
+            words, product(std::integral_constant<int, kFirst + 1 + decltype(j)::value>{}));
+      });
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(words, ones));
+    });
+    return sum;
+  }
+};
+
+}  // namespace coxswain::kernels::avx2
