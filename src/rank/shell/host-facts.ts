@@ -3,13 +3,14 @@
 import { createHash } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { readFileSync, statSync } from 'node:fs';
-import { availableParallelism, hostname, totalmem, userInfo } from 'node:os';
+import { availableParallelism, freemem, hostname, userInfo } from 'node:os';
 import { CoxswainError } from '../../base/errors.ts';
 
 export interface HostFacts {
   readonly host: string;
   readonly hostId: string;
   readonly cores: number;
+  /** Available now, not installed. */
   readonly memoryBytes: number;
 }
 
@@ -19,7 +20,7 @@ export function hostFacts(): HostFacts {
     host: hostname(),
     hostId: createHash('sha256').update(parts.join('\n')).digest('hex').slice(0, 32),
     cores: availableParallelism(),
-    memoryBytes: totalmem(),
+    memoryBytes: freemem(),
   };
 }
 

@@ -1,0 +1,89 @@
+// Threads and memory of each rank from what the ranks said of their hosts: pure. The number of KV blocks
+// is the same in every rank (the coordinator allots them by number), so the least able rank decides.
+
+import { CoxswainError } from '../../base/errors.ts';
+import { KV_BLOCK_TOKENS } from '../../base/step-record.ts';
+import type { ClusterPlan } from './options.ts';
+
+/** Of a host's available memory, what weights and KV cache together may take unasked. */
+const MEMORY_SHARE = 0.6;
+
+export interface RankHost {
+  readonly rank: number;
+  readonly hostId: string;
+  readonly host: string;
+  readonly cores: number;
+  /** Available when the rank said Hello. */
+  readonly memoryBytes: number;
+  /** The rank's own wish; 0: none. */
+  readonly threads: number;
+}
+
+export interface LayoutWishes {
+  readonly threads: number;
+  readonly kvBytes: number | null;
+  readonly slots: number;
+  readonly context: number;
+}
+
+export interface ClusterLayout {
+  readonly kvBlocks: number;
+  readonly threads: readonly number[];
+  readonly shareCores: readonly boolean[];
+}
+
+/** @throws CoxswainError MEMORY_EXHAUSTED when not even one block fits. */
+export function layOut(
+  hosts: readonly RankHost[],
+  plan: ClusterPlan,
+  wishes: LayoutWishes,
+): ClusterLayout {
+  const threads = hosts.map((host) => threadsOf(host, hosts, wishes));
+  return {
+    threads,
+    shareCores: hosts.map((host) => {
+      const onHost = hosts.filter((other) => other.hostId === host.hostId);
+      const threadsOnHost = onHost.reduce((sum, other) => sum + (threads[other.rank] ?? 1), 0);
+      return threadsOnHost > host.cores;
+    }),
+    kvBlocks: Math.min(...hosts.map((host) => kvBlocksOf(host, hosts, plan, wishes))),
+  };
+}
+
+function threadsOf(host: RankHost, hosts: readonly RankHost[], wishes: LayoutWishes): number {
+  if (host.threads > 0) return host.threads;
+  if (wishes.threads > 0) return wishes.threads;
+  const onHost = hosts.filter((other) => other.hostId === host.hostId).length;
+  return Math.max(1, Math.floor(host.cores / onHost));
+}
+
+function kvBlocksOf(
+  host: RankHost,
+  hosts: readonly RankHost[],
+  plan: ClusterPlan,
+  wishes: LayoutWishes,
+): number {
+  const full = wishes.slots * Math.ceil(wishes.context / KV_BLOCK_TOKENS);
+  const share = plan.ranks[host.rank];
+  if (share === undefined || share.kvBytesPerToken === 0) return full;
+  const blockBytes = share.kvBytesPerToken * KV_BLOCK_TOKENS;
+  const blocks = Math.min(full, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
+  if (blocks >= 1) return blocks;
+  throw new CoxswainError(
+    'MEMORY_EXHAUSTED',
+    `Rank ${host.rank} on ${host.host} has no room for a KV cache: one block of ${KV_BLOCK_TOKENS} ` +
+      `tokens takes ${blockBytes} bytes. Free memory, add ranks, or give --kv-mem.`,
+  );
+}
+
+function kvBudget(
+  host: RankHost,
+  hosts: readonly RankHost[],
+  plan: ClusterPlan,
+  wishes: LayoutWishes,
+): number {
+  if (wishes.kvBytes !== null) return wishes.kvBytes;
+  const onHost = hosts.filter((other) => other.hostId === host.hostId);
+  const weights = onHost.reduce((sum, { rank }) => sum + (plan.ranks[rank]?.weightBytes ?? 0), 0);
+  return Math.max(0, host.memoryBytes * MEMORY_SHARE - weights) / onHost.length;
+}
