@@ -9,6 +9,7 @@ namespace {
 Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   coxswain::addon::register_inspect(env, exports);
   coxswain::addon::register_engine(env, exports);
+  coxswain::addon::register_host(env, exports);
   return exports;
 }
 

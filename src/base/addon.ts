@@ -180,3 +180,18 @@ export function readModelMetadata(path: string): Promise<ReadonlyMap<string, Met
 export function planModel(path: string, topology: PlanTopology): Promise<Plan> {
   return translated(() => nativeExport<InspectExports['plan']>('plan')(path, topology));
 }
+
+/** The instruction set the kernels use here, and those this CPU has. */
+export interface HostKernels {
+  readonly isa: string;
+  readonly available: readonly string[];
+}
+
+/** ISA_UNAVAILABLE when COX_ISA names a set that this CPU lacks; ADDON_MISSING. */
+export function hostKernels(): HostKernels {
+  try {
+    return nativeExport<() => HostKernels>('host')();
+  } catch (error) {
+    throw toCoxswainError(error);
+  }
+}
