@@ -153,7 +153,8 @@ interface HookContext extends HttpServerOptions {
 
 function addHooks(app: FastifyInstance, context: HookContext): void {
   const keys = new ApiKeys(context.apiKeys);
-  const budget = new BodyBudget(context.limits.bodiesBytesMax);
+  const { bodiesBytesMax, bodyBytesMax } = context.limits;
+  const budget = new BodyBudget(Math.max(bodiesBytesMax, bodyBytesMax));
   const open = new Set(context.routes.filter((route) => route.public).flatMap((r) => r.paths));
   app.addHook('onRequest', async (request, reply) => {
     const endpoint = request.routeOptions.url ?? 'unmatched';

@@ -10,8 +10,9 @@ file that \`--config FILE\` names (JSON: \`{"kv-type": "f32", "split": [2, 1]}\`
 over the file, that over the default. Values are checked wherever they stand; an unknown flag or key is an error.
 Sizes: \`8GB\` is 8,000,000,000 bytes, \`8GiB\` and \`8G\` are 8 x 2^30.
 
-\`split\` implies \`tp\`, and \`layers\` implies \`pp\`; where both of a pair are given they must agree, and \`ranks\` must equal
-tp x pp. With \`ranks\` alone all of them share every layer (TP).
+\`split\` implies \`tp\`, and \`layers\` implies \`pp\`; given side by side they must agree, while a flag of the pair
+replaces the other one in the environment or the file. \`ranks\` must equal tp x pp. With \`ranks\` alone all of them
+share every layer (TP).
 
 The cluster token is not a setting of the file: it comes from \`COX_CLUSTER_TOKEN\` or \`token-file\`. Make one with
 \`openssl rand -hex 32\`.

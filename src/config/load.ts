@@ -22,11 +22,30 @@ export function loadConfig(sources: ConfigSources): ClusterConfig {
     envLayer(sources.env ?? {}),
     sources.file === undefined ? new Map() : fileLayer(sources.file),
   ];
-  const entries = Object.entries(OPTIONS).map(([key, option]) => [key, resolve(option, layers)]);
+  const entries = Object.entries(OPTIONS).map(([key, option]) => {
+    const value = resolve(option, layers);
+    return [key, isOverruled(option.flag, layers) ? null : value];
+  });
   // The table's type ties every key to its parser's result; Object.entries forgets that.
   const config = Object.freeze(Object.fromEntries(entries)) as ClusterConfig;
   checkTopology(config);
   return config;
+}
+
+/** Two spellings of one thing: given in a better layer, one of them replaces the other. */
+const RIVALS: ReadonlyMap<string, string> = new Map([
+  ['tp', 'split'],
+  ['split', 'tp'],
+  ['pp', 'layers'],
+  ['layers', 'pp'],
+]);
+
+function isOverruled(flag: string, layers: readonly Layer[]): boolean {
+  const rival = RIVALS.get(flag);
+  if (rival === undefined) return false;
+  const own = layers.findIndex((layer) => layer.has(flag));
+  const others = layers.findIndex((layer) => layer.has(rival));
+  return others >= 0 && others < own;
 }
 
 function resolve(option: Option<unknown>, layers: readonly Layer[]): unknown {

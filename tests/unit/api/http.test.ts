@@ -193,8 +193,8 @@ describe('bodies', () => {
   });
 
   test('together over the memory for bodies get a 429, and the memory comes back', async () => {
-    const limits = { bodiesBytesMax: 30_000 };
-    const url = await start({ limits, behaviour: { prefillDelayMs: 300 } });
+    const limits = { bodiesBytesMax: 30_000, bodyBytesMax: 20_000 };
+    const url = await start({ limits, behaviour: { prefillDelayMs: 1000 } });
     const body = { ...chat, user: null, pad: 'x'.repeat(10_000) };
     const all = await Promise.all(
       Array.from({ length: 5 }, () => post(`${url}/v1/chat/completions`, body)),

@@ -56,12 +56,12 @@ describe('a stream', () => {
 
   test('has its headers at once and keepalive comments while the prompt is computed', async () => {
     const url = await start({
-      behaviour: { prefillDelayMs: 400 },
+      behaviour: { prefillDelayMs: 1500 },
       limits: { keepaliveMs: 50 },
     });
     const begun = performance.now();
     const response = await fetch(url + PATH, { method: 'POST', body: JSON.stringify(chat) });
-    expect(performance.now() - begun).toBeLessThan(200);
+    expect(performance.now() - begun).toBeLessThan(1000);
     const text = await response.text();
     expect(text.match(/^: keepalive$/gm)?.length).toBeGreaterThanOrEqual(3);
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
@@ -69,12 +69,12 @@ describe('a stream', () => {
 
   test('has its headers soon even while it is queued; a late refusal comes in-band', async () => {
     const url = await start({
-      behaviour: { admissionDelayMs: 300, words: [], endEarly: true },
+      behaviour: { admissionDelayMs: 1500, words: [], endEarly: true },
       limits: { headersAfterMs: 50, keepaliveMs: 60 },
     });
     const begun = performance.now();
     const response = await fetch(url + PATH, { method: 'POST', body: JSON.stringify(chat) });
-    expect(performance.now() - begun).toBeLessThan(200);
+    expect(performance.now() - begun).toBeLessThan(1000);
     expect(response.status).toBe(200);
     const text = await response.text();
     expect(text).toContain(': keepalive');
@@ -84,7 +84,7 @@ describe('a stream', () => {
 
   test('goes on after a recovery, told by a comment', async () => {
     const url = await start({
-      behaviour: { recoverAfter: { tokens: 2, pauseMs: 150 } },
+      behaviour: { recoverAfter: { tokens: 2, pauseMs: 400 } },
       limits: { keepaliveMs: 40 },
     });
     const answer = await post(url + PATH, chat);

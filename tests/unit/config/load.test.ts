@@ -196,6 +196,18 @@ describe('topology', () => {
     expect(topology({ ranks: 4, tp: 2 })).toMatchObject({ split: [1, 1], pp: 2 });
   });
 
+  test('a flag replaces the other spelling of the same thing in a lesser layer', () => {
+    const json = file({ tp: 2, layers: '0-4,5-9' });
+    const flags = { split: '3,2,1', pp: 1 };
+    expect(topologyOf(loadConfig({ flags, file: json }))).toMatchObject({
+      split: [3, 2, 1],
+      pp: 1,
+      layers: [],
+    });
+    expect(loadConfig({ flags: { tp: 4 }, env: { COX_SPLIT: '2,1' } }).split).toBeNull();
+    expect(refusal({ file: file({ tp: 3, split: [2, 1] }) }).field).toBe('split');
+  });
+
   test.each([
     ['split', { split: '2,1', tp: 3 }],
     ['layers', { layers: '0-4,5-9', pp: 3 }],
