@@ -2,7 +2,7 @@
 // about inference (serve.ts) or wire shapes (the API folders). Where to bind is the caller's decision;
 // nothing here opens a port before listen().
 import { randomUUID } from 'node:crypto';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import fastify, {
   type FastifyError,
   type FastifyInstance,
@@ -81,6 +81,11 @@ const BACKLOG = 2048;
 const CLIENT_REQUEST_ID = /^[\w.:-]{1,128}$/;
 const METHODS: readonly HTTPMethods[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
+const BAD_HTTP_STATUS: Readonly<Record<string, string>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
+  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
+};
+
 interface Route {
   readonly method: 'GET' | 'POST';
   readonly paths: readonly string[];
@@ -127,22 +132,31 @@ function createApp(limits: HttpLimits): FastifyInstance {
       const offered = raw.headers['x-request-id'];
       return typeof offered === 'string' && CLIENT_REQUEST_ID.test(offered) ? offered : freshId();
     },
-    clientErrorHandler: (error, socket) => {
-      if (socket.writable && (error as NodeJS.ErrnoException).code !== 'ECONNRESET') {
-        const sentence = 'The request is not valid HTTP.';
-        const { body } = toHttpError(new CoxswainError('REQUEST_INVALID', sentence), '');
-        const text = JSON.stringify(body);
-        const head = `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close`;
-        socket.write(`${head}\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
-      }
-      socket.destroy(error);
-    },
+    clientErrorHandler: refuseBadHttp,
     frameworkErrors: (error, request, reply) => {
       void sendError(reply, toHttpError(ofFramework(error, limits), request.id));
     },
   });
   app.server.maxConnections = limits.connectionsMax;
   return app;
+}
+
+/** What cannot become a request gets the same error shape, written by hand, and no connection. */
+function refuseBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (socket.writable && error.code !== 'ECONNRESET') {
+    const sentence =
+      'The request is not valid HTTP, too long in its headers, or was sent too slowly.';
+    const { body } = toHttpError(new CoxswainError('REQUEST_INVALID', sentence), '');
+    const text = JSON.stringify(body);
+    const head = [
+      `HTTP/1.1 ${BAD_HTTP_STATUS[error.code ?? ''] ?? '400 Bad Request'}`,
+      'content-type: application/json; charset=utf-8',
+      `content-length: ${Buffer.byteLength(text)}`,
+      'connection: close',
+    ];
+    socket.write(`${head.join('\r\n')}\r\n\r\n${text}`);
+  }
+  socket.destroy(error);
 }
 
 interface HookContext extends HttpServerOptions {

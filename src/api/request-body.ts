@@ -91,7 +91,10 @@ export function decodeBody(payload: Readable, encoding: string, limits: BodyLimi
   payload.on('data', (chunk: Buffer) => {
     counted.receivedEncodedLength += chunk.length;
   });
-  payload.on('error', (error) => counted.destroy(error));
+  payload.on('error', (cause) => {
+    const sentence = 'The client went away while it sent the body.';
+    counted.destroy(new CoxswainError('REQUEST_CANCELLED', sentence, { cause }));
+  });
   decoder.on('error', (cause) => {
     const sentence = `content-encoding: the body is not valid ${encoding}.`;
     const field = 'content-encoding';

@@ -203,6 +203,26 @@ describe('bodies', () => {
     expect((await post(`${url}/v1/chat/completions`, body)).status).toBe(200);
   });
 
+  test('whose sender goes away half-way are a cancelled request, not a fault', async () => {
+    const url = await start();
+    const client = rawClient(
+      url,
+      'POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 5000\r\n\r\n{"messages":',
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    client.socket.destroy();
+    await expect.poll(() => fixture.rows.length).toBe(1);
+    expect(fixture.rows[0]).toMatchObject({ level: 30, status: 499 });
+    expect(fixture.backend.requests).toHaveLength(0);
+  });
+
+  test('of headers beyond all measure get a 431', async () => {
+    const url = await start();
+    const client = rawClient(url, `GET / HTTP/1.1\r\nX-Long: ${'x'.repeat(40_000)}\r\n\r\n`);
+    await client.closed;
+    expect(client.text()).toMatch(/^HTTP\/1\.1 431 /);
+  });
+
   test('that are not HTTP at all get a 400 and the connection is closed', async () => {
     const url = await start();
     const client = rawClient(url, 'this is not http\r\n\r\n');
