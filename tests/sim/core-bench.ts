@@ -37,6 +37,8 @@ export class CoreBench {
   readonly records: StepRecord[] = [];
   readonly effects: CoreEffect[] = [];
   readonly limits: CoreLimits;
+  /** Clients that look at their tokens, by request id. */
+  readonly onTokens = new Map<string, (choice: number) => void>();
   private readonly engines: FakeEngine[] = [];
   private readonly options: BenchOptions;
   private readonly blockTokens: number;
@@ -126,13 +128,16 @@ export class CoreBench {
       this.effects.push(effect);
       this.outcomes.take(effect);
       if (effect.type === 'send-step') this.send(effect.record);
+      if (effect.type === 'tokens') this.onTokens.get(effect.id)?.(effect.choice);
     }
     return effects;
   }
 
   /** Until no request is open, or for so many callbacks. */
   run(callbacksMax = 1_000_000): void {
-    for (let count = 0; count < callbacksMax && this.outcomes.open > 0; count += 1) {
+    for (let count = 0; count < callbacksMax; count += 1) {
+      if (this.outcomes.open === 0 && this.outcomes.byId.size > 0 && this.clock.pending === 0)
+        return;
       if (!this.clock.runNext()) return;
     }
   }
