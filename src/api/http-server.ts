@@ -1,28 +1,18 @@
 // The HTTP face of a cluster: routes, limits, authentication, errors, shutdown. It decides nothing
 // about inference (serve.ts) or wire shapes (the API folders). Where to bind is the caller's decision;
 // nothing here opens a port before listen().
-import { randomUUID } from 'node:crypto';
 import type { AddressInfo, Socket } from 'node:net';
-import fastify, {
-  type FastifyError,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type HTTPMethods,
-} from 'fastify';
+import fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify';
 import type { Logger } from 'pino';
 import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 import { ApiKeys } from './auth.ts';
 import type { Backend } from './backend.ts';
-import type { CallParser } from './call.ts';
 import { type HttpError, toHttpError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { HttpMetrics } from './http-metrics.ts';
-import { parseChatCall } from './openai-chat/to-request.ts';
-import { parseCompletionCall } from './openai-completions/to-request.ts';
-import { healthBody, metricsText, modelList, oneModel } from './operations.ts';
 import { BodyBudget, BodyShare, decodeBody, parseJson, tooLarge } from './request-body.ts';
 import { logRequest } from './request-log.ts';
+import { addRoute, allRoutes, freshId, type Route } from './routes.ts';
 import { CallServer, LiveCalls } from './serve.ts';
 
 declare module 'fastify' {
@@ -79,20 +69,11 @@ const UPLOAD_MS = 300_000;
 /** Waiting to be accepted, so that a burst of clients is not refused by the kernel. */
 const BACKLOG = 2048;
 const CLIENT_REQUEST_ID = /^[\w.:-]{1,128}$/;
-const METHODS: readonly HTTPMethods[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 const BAD_HTTP_STATUS: Readonly<Record<string, string>> = {
   ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
   HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
 };
-
-interface Route {
-  readonly method: 'GET' | 'POST';
-  readonly paths: readonly string[];
-  /** Answers without an API key. */
-  readonly public?: boolean;
-  readonly handler: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
-}
 
 export function createHttpServer(options: HttpServerOptions): HttpServer {
   const limits = { ...DEFAULT_HTTP_LIMITS, ...options.limits };
@@ -100,11 +81,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   const metrics = new HttpMetrics();
   const app = createApp(limits);
   const calls = new CallServer(options.backend, live, limits);
-  const routes = [
-    ...operationRoutes(options.backend, metrics),
-    callRoute('/chat/completions', parseChatCall, { calls, backend: options.backend }),
-    callRoute('/completions', parseCompletionCall, { calls, backend: options.backend }),
-  ];
+  const routes = allRoutes(options.backend, calls, metrics);
   addHooks(app, { ...options, limits, metrics, routes });
   addBodies(app, limits);
   addErrors(app, options.log);
@@ -247,77 +224,6 @@ function ofFramework(thrown: unknown, limits: HttpLimits | null): CoxswainError 
   return toCoxswainError(thrown);
 }
 
-function addRoute(app: FastifyInstance, route: Route): void {
-  const allowed = route.method === 'GET' ? ['GET', 'HEAD'] : [route.method];
-  for (const url of route.paths) {
-    app.route({ method: route.method, url, handler: route.handler });
-    app.route({
-      method: METHODS.filter((method) => method !== route.method),
-      url,
-      handler: async (_request, reply) => {
-        reply.header('allow', allowed.join(', '));
-        throw new CoxswainError('METHOD_NOT_ALLOWED', `Use ${allowed[0]} here.`);
-      },
-    });
-  }
-}
-
-/** Clients are set up with and without /v1 in their base URL. */
-const both = (path: string) => [`/v1${path}`, path];
-
-function operationRoutes(backend: Backend, metrics: HttpMetrics): readonly Route[] {
-  return [
-    { method: 'GET', paths: ['/'], public: true, handler: async () => healthBody(backend) },
-    {
-      method: 'GET',
-      paths: ['/health'],
-      public: true,
-      handler: async (_request, reply) => {
-        const body = healthBody(backend);
-        return reply.code(body.status === 'ok' ? 200 : 503).send(body);
-      },
-    },
-    {
-      method: 'GET',
-      paths: ['/metrics'],
-      handler: async (_request, reply) =>
-        reply.type(metrics.contentType).send(await metricsText(backend, metrics)),
-    },
-    { method: 'GET', paths: ['/v1/cluster'], handler: () => backend.cluster() },
-    { method: 'GET', paths: both('/models'), handler: async () => modelList(backend) },
-    {
-      method: 'GET',
-      // Names may hold slashes.
-      paths: both('/models/*'),
-      handler: async (request) => oneModel(backend, (request.params as { '*': string })['*']),
-    },
-  ];
-}
-
-function callRoute(
-  path: string,
-  parse: CallParser,
-  { calls, backend }: { calls: CallServer; backend: Backend },
-): Route {
-  const handler = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
-    const { exchange } = request;
-    const call = parse(request.body, {
-      callId: freshId(),
-      keyIdentity: exchange.keyIdentity,
-      models: backend.models(),
-      nowSeconds: Math.floor(Date.now() / 1000),
-    });
-    exchange.model = call.requests[0]?.model ?? null;
-    exchange.ignoredFields = call.ignoredFields;
-    const headers = { 'x-request-id': request.id };
-    const served = { call, exchange, response: reply.raw, headers };
-    if (!call.streamed) return calls.answer(served);
-    await calls.stream(served, () => reply.hijack());
-    return reply;
-  };
-  return { method: 'POST', paths: both(path), handler };
-}
-
 async function close(app: FastifyInstance, live: LiveCalls, graceMs: number): Promise<void> {
   live.stop();
   const timer = setTimeout(() => app.server.closeAllConnections(), graceMs);
@@ -333,8 +239,4 @@ async function close(app: FastifyInstance, live: LiveCalls, graceMs: number): Pr
 function urlOf(address: AddressInfo): string {
   const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return `http://${host}:${address.port}`;
-}
-
-function freshId(): string {
-  return randomUUID().replaceAll('-', '');
 }
