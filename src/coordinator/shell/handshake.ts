@@ -1,9 +1,10 @@
 // What a rank must have in common with its coordinator: pure comparisons, each difference one sentence
 // that says what differs and what to do.
+import type { Plan } from '../../base/addon.ts';
 import type { Hello__Output as Hello } from '../../wire/generated/coxswain/v1/Hello.ts';
 import type { Loaded__Output as Loaded } from '../../wire/generated/coxswain/v1/Loaded.ts';
 import { PROTOCOL_VERSION } from '../../wire/proof.ts';
-import type { ClusterPlan, ModelFacts } from './options.ts';
+import type { ModelFacts } from './options.ts';
 
 /** null: welcome. */
 export function refuseHello(hello: Hello, model: ModelFacts): string | null {
@@ -35,7 +36,7 @@ export function refuseHello(hello: Hello, model: ModelFacts): string | null {
 /** null: the share fits. `first` is what rank 0 loaded: all ranks must compute alike. */
 export function refuseLoaded(
   loaded: Loaded,
-  plan: ClusterPlan,
+  plan: Plan,
   model: ModelFacts,
   first: Loaded | null,
 ): string | null {

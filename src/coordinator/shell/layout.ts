@@ -1,9 +1,9 @@
 // Threads and memory of each rank from what the ranks said of their hosts: pure. The number of KV blocks
 // is the same in every rank (the coordinator allots them by number), so the least able rank decides.
 
+import type { Plan } from '../../base/addon.ts';
 import { CoxswainError } from '../../base/errors.ts';
 import { KV_BLOCK_TOKENS } from '../../base/step-record.ts';
-import type { ClusterPlan } from './options.ts';
 
 /** Of a host's available memory, what weights and KV cache together may take unasked. */
 const MEMORY_SHARE = 0.6;
@@ -35,7 +35,7 @@ export interface ClusterLayout {
 /** @throws CoxswainError MEMORY_EXHAUSTED when not even one block fits. */
 export function layOut(
   hosts: readonly RankHost[],
-  plan: ClusterPlan,
+  plan: Plan,
   wishes: LayoutWishes,
 ): ClusterLayout {
   const threads = hosts.map((host) => threadsOf(host, hosts, wishes));
@@ -60,13 +60,13 @@ function threadsOf(host: RankHost, hosts: readonly RankHost[], wishes: LayoutWis
 function kvBlocksOf(
   host: RankHost,
   hosts: readonly RankHost[],
-  plan: ClusterPlan,
+  plan: Plan,
   wishes: LayoutWishes,
 ): number {
   const full = wishes.slots * Math.ceil(wishes.context / KV_BLOCK_TOKENS);
   const share = plan.ranks[host.rank];
-  if (share === undefined || share.kvBytesPerToken === 0) return full;
-  const blockBytes = share.kvBytesPerToken * KV_BLOCK_TOKENS;
+  if (share === undefined || share.kv_bytes_per_token === 0) return full;
+  const blockBytes = share.kv_bytes_per_token * KV_BLOCK_TOKENS;
   const blocks = Math.min(full, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
   if (blocks >= 1) return blocks;
   throw new CoxswainError(
@@ -79,11 +79,11 @@ function kvBlocksOf(
 function kvBudget(
   host: RankHost,
   hosts: readonly RankHost[],
-  plan: ClusterPlan,
+  plan: Plan,
   wishes: LayoutWishes,
 ): number {
   if (wishes.kvBytes !== null) return wishes.kvBytes;
   const onHost = hosts.filter((other) => other.hostId === host.hostId);
-  const weights = onHost.reduce((sum, { rank }) => sum + (plan.ranks[rank]?.weightBytes ?? 0), 0);
+  const weights = onHost.reduce((sum, { rank }) => sum + (plan.ranks[rank]?.weight_bytes ?? 0), 0);
   return Math.max(0, host.memoryBytes * MEMORY_SHARE - weights) / onHost.length;
 }

@@ -2,7 +2,9 @@
 // opened (fence, restart or rejoin, links, Ready). Owns the cluster's state and the epoch counter; tells
 // the core by events. Gives up recovering after EPOCHS_MAX failed epochs or RECOVERY_MS, says so, and
 // goes on trying slowly, so that a machine that comes back is served again.
+
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Plan } from '../../base/addon.ts';
 import { assert, present } from '../../base/assert.ts';
 import type { ErrorCode } from '../../base/error-codes.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
@@ -11,7 +13,7 @@ import type { CoreEvent, CoreLimits } from '../core/events.ts';
 import { type ClusterLayout, layOut } from './layout.ts';
 import { type LinkedRank, linksOf, transportRefusal } from './links.ts';
 import type { Member } from './member.ts';
-import type { ClusterLog, ClusterOptions, ClusterPlan, ModelFacts } from './options.ts';
+import type { ClusterLog, ClusterOptions, ModelFacts } from './options.ts';
 import type { Roster } from './roster.ts';
 import type { Supervisor } from './supervisor.ts';
 
@@ -28,7 +30,7 @@ export type ClusterState = 'starting' | 'ready' | 'recovering' | 'failed' | 'clo
 
 export interface LifecycleOptions {
   readonly options: ClusterOptions;
-  readonly plan: ClusterPlan;
+  readonly plan: Plan;
   readonly model: ModelFacts;
   readonly incarnation: string;
   readonly roster: Roster;

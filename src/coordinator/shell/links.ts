@@ -2,7 +2,8 @@
 // is in one stage (collectives), in adjacent stages with the same TP index (activations), or when one of
 // it is the leader of the last stage (its verdicts go to every rank of the first stage, and all ranks
 // receive all ids).
-import type { ClusterPlan, ClusterTransport } from './options.ts';
+import type { Plan } from '../../base/addon.ts';
+import type { ClusterTransport } from './options.ts';
 
 export interface LinkedRank {
   readonly rank: number;
@@ -21,14 +22,14 @@ export interface OpenLink {
 }
 
 /** Pairs with the lower rank first, ascending. */
-export function linkedPairs(plan: ClusterPlan): (readonly [lower: number, higher: number])[] {
+export function linkedPairs(plan: Plan): (readonly [lower: number, higher: number])[] {
   const leader = (plan.pp - 1) * plan.tp;
   const pairs: [number, number][] = [];
   for (const a of plan.ranks) {
     for (const b of plan.ranks) {
       if (a.rank >= b.rank) continue;
       const sameStage = a.stage === b.stage;
-      const adjacent = Math.abs(a.stage - b.stage) === 1 && a.tpIndex === b.tpIndex;
+      const adjacent = Math.abs(a.stage - b.stage) === 1 && a.tp_index === b.tp_index;
       if (sameStage || adjacent || a.rank === leader || b.rank === leader) {
         pairs.push([a.rank, b.rank]);
       }
@@ -41,7 +42,7 @@ export function linkedPairs(plan: ClusterPlan): (readonly [lower: number, higher
 export function linksOf(
   rank: LinkedRank,
   ranks: readonly LinkedRank[],
-  plan: ClusterPlan,
+  plan: Plan,
   transport: ClusterTransport,
 ): OpenLink[] {
   const links: OpenLink[] = [];
@@ -62,7 +63,7 @@ export function linksOf(
 /** One sentence when the wished transport cannot join these ranks, else null. */
 export function transportRefusal(
   ranks: readonly LinkedRank[],
-  plan: ClusterPlan,
+  plan: Plan,
   transport: ClusterTransport,
 ): string | null {
   if (transport !== 'shm') return null;

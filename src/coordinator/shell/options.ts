@@ -1,28 +1,16 @@
 // What a cluster is told when it is opened, and what it gives back. The CLI fills ClusterOptions from the
 // configuration; main.ts supplies ClusterDependencies (the addon, the tokenizer, processes), tests supply
 // others (FakeEngine, ranks in the same process).
+import type { Plan, PlanTopology } from '../../base/addon.ts';
 import type { PromptCodec } from '../../prompt/prompt-codec.ts';
 
 export type ClusterTransport = 'auto' | 'shm' | 'tcp' | 'grpc' | 'fake';
-
-/** As in DESIGN section 9; mirrors the engine's Topology. */
-export interface ClusterTopology {
-  /** Weight of each TP rank; its length is the TP degree. */
-  readonly split: readonly number[];
-  readonly pp: number;
-  /** Inclusive layer ranges, one a stage, or empty for automatic. */
-  readonly layers: readonly (readonly [first: number, last: number])[];
-  readonly kvType: 'f32' | 'f16';
-  readonly exact: boolean;
-  /** 0: the model's own. */
-  readonly context: number;
-}
 
 export interface ClusterOptions {
   readonly modelPath: string;
   /** The name under which the APIs offer the model. */
   readonly modelName: string;
-  readonly topology: ClusterTopology;
+  readonly topology: PlanTopology;
   readonly transport: ClusterTransport;
   /** Control port; ranks dial it. Heartbeat datagrams use the same number over UDP where it is free. */
   readonly listenHost: string;
@@ -44,6 +32,8 @@ export interface ClusterOptions {
   readonly joinTimeoutMs: number;
   /** Keep KV blocks of finished requests for prefix reuse. Off for logits, perplexity, bench. */
   readonly liveReuse: boolean;
+  /** Told once ranks can join: for commands that print where. */
+  readonly onListening?: (address: { readonly host: string; readonly port: number }) => void;
 }
 
 /** Defaults of everything but the model, for the CLI and for tests. */
@@ -63,26 +53,6 @@ export const CLUSTER_DEFAULTS = {
   liveReuse: true,
 } as const satisfies Omit<ClusterOptions, 'modelPath' | 'modelName'>;
 
-/** One rank's share, as the planner gives it. Ranges are half open. */
-export interface PlannedRank {
-  readonly rank: number;
-  readonly stage: number;
-  readonly tpIndex: number;
-  readonly weightBytes: number;
-  readonly kvBytesPerToken: number;
-}
-
-export interface ClusterPlan {
-  readonly hash: string;
-  readonly tp: number;
-  readonly pp: number;
-  readonly ranks: readonly PlannedRank[];
-  /** Inclusive layers of each stage. */
-  readonly layers: readonly (readonly [first: number, last: number])[];
-  /** One sentence when the topology is impossible. */
-  readonly refused: string | null;
-}
-
 /** What the coordinator must know of the model file before any rank loads it. */
 export interface ModelFacts {
   readonly fingerprint: string;
@@ -91,7 +61,8 @@ export interface ModelFacts {
   /** Tokens: the topology's context, or the model's own. */
   readonly context: number;
   readonly vocab: number;
-  readonly fileSeconds: number;
+  /** Modification time of the file, for /v1/models. */
+  readonly createdSeconds: number;
 }
 
 export interface ClusterLog {
@@ -128,7 +99,7 @@ export interface RankLaunch {
 
 export interface ClusterDependencies {
   readonly model: ModelFacts;
-  readonly plan: ClusterPlan;
+  readonly plan: Plan;
   readonly codec: PromptCodec;
   readonly launch: (launch: RankLaunch) => RankProcess;
   readonly log: ClusterLog;

@@ -1,7 +1,9 @@
 // Who fills which rank. Owns the members and their sessions: takes proved channels, hears Hello, compares,
 // places, assigns, resumes broken streams, and declares ranks lost. What a loss means for the cluster is
 // the lifecycle's business (events below).
+
 import { randomBytes } from 'node:crypto';
+import type { Plan } from '../../base/addon.ts';
 import { present } from '../../base/assert.ts';
 import { type ErrorCode, isErrorCode } from '../../base/error-codes.ts';
 import { toCoxswainError } from '../../base/errors.ts';
@@ -16,7 +18,7 @@ import type { SecureChannel } from '../../wire/secure-channel.ts';
 import { ChangeSignal } from './change-signal.ts';
 import { refuseHello, refuseLoaded } from './handshake.ts';
 import { Member, Occupant } from './member.ts';
-import type { ClusterLog, ClusterPlan, ModelFacts } from './options.ts';
+import type { ClusterLog, ModelFacts } from './options.ts';
 
 const HELLO_MS_MAX = 5000;
 /** How long a broken control stream may take to come back. */
@@ -35,7 +37,7 @@ export interface RosterEvents {
 }
 
 export interface RosterOptions {
-  readonly plan: ClusterPlan;
+  readonly plan: Plan;
   readonly model: ModelFacts;
   readonly log: ClusterLog;
   readonly events: RosterEvents;

@@ -1,0 +1,124 @@
+// From an InferenceRequest to what the core admits: rendered, tokenised, checked against the model. The
+// seed is drawn here, once, so that a retry after a lost rank samples the same tokens.
+import { randomBytes } from 'node:crypto';
+import type { InferenceRequest } from '../../api/backend.ts';
+import { CoxswainError } from '../../base/errors.ts';
+import type { PromptCodec } from '../../prompt/prompt-codec.ts';
+import type { GenerateRequest } from '../core/events.ts';
+
+const TOP_LOGPROBS_MAX = 20;
+
+export interface PromptLimits {
+  readonly context: number;
+}
+
+/** @throws CoxswainError REQUEST_INVALID, CONTEXT_EXCEEDED, TEMPLATE_FAILED. */
+export async function prepareRequest(
+  request: InferenceRequest,
+  codec: PromptCodec,
+  limits: PromptLimits,
+  signal: AbortSignal,
+): Promise<GenerateRequest> {
+  const tokens = await promptTokens(request, codec, signal);
+  checkTokens(tokens, codec, limits);
+  checkSampling(request, codec);
+  const { maxTokens } = request;
+  const room = limits.context - tokens.length;
+  return {
+    kind: 'generate',
+    id: request.id,
+    tokens,
+    choices: request.choices,
+    scope: request.scope,
+    sampler: {
+      temperature: request.temperature,
+      topK: request.topK,
+      topP: request.topP,
+      minP: request.minP,
+      repetitionPenalty: request.repetitionPenalty,
+      presencePenalty: request.presencePenalty,
+      frequencyPenalty: request.frequencyPenalty,
+      seed: request.seed === null ? randomSeed() : BigInt.asUintN(64, BigInt(request.seed)),
+      choice: 0,
+      promptLength: tokens.length,
+      lengthMax: tokens.length + (maxTokens === null ? room : Math.min(maxTokens, room)),
+      topLogprobs: request.logprobs ? request.topLogprobs : 0,
+      wantLogprob: request.logprobs,
+      stopIds: request.ignoreEos ? [] : [...codec.endOfGeneration],
+      bias: request.logitBias,
+    },
+  };
+}
+
+async function promptTokens(
+  { prompt }: InferenceRequest,
+  codec: PromptCodec,
+  signal: AbortSignal,
+): Promise<readonly number[]> {
+  switch (prompt.kind) {
+    case 'chat':
+      return codec.encode(await codec.renderChat(prompt.messages, { signal }), {
+        addSpecial: true,
+      });
+    case 'text':
+      return codec.encode(prompt.text, { addSpecial: true });
+    case 'tokens':
+      return prompt.tokens;
+  }
+}
+
+function checkTokens(
+  tokens: readonly number[],
+  codec: PromptCodec,
+  { context }: PromptLimits,
+): void {
+  if (tokens.length === 0) {
+    throw new CoxswainError('REQUEST_INVALID', 'The prompt is empty.', { field: 'prompt' });
+  }
+  const stranger = tokens.find((id) => !Number.isInteger(id) || id < 0 || id >= codec.vocabSize);
+  if (stranger !== undefined) {
+    throw new CoxswainError(
+      'REQUEST_INVALID',
+      `${stranger} is no token of this model; ids go from 0 to ${codec.vocabSize - 1}.`,
+      { field: 'prompt' },
+    );
+  }
+  if (tokens.length >= context) {
+    throw new CoxswainError(
+      'CONTEXT_EXCEEDED',
+      `The prompt has ${tokens.length} tokens, and the context of this cluster holds ${context} ` +
+        'for prompt and answer together: send less.',
+    );
+  }
+}
+
+function checkSampling(request: InferenceRequest, codec: PromptCodec): void {
+  const { topLogprobs, logitBias, maxTokens, choices } = request;
+  if (topLogprobs > TOP_LOGPROBS_MAX) {
+    throw new CoxswainError(
+      'REQUEST_INVALID',
+      `At most ${TOP_LOGPROBS_MAX} log probabilities a token are given, not ${topLogprobs}.`,
+      { field: 'top_logprobs' },
+    );
+  }
+  if (maxTokens !== null && maxTokens < 1) {
+    throw new CoxswainError('REQUEST_INVALID', 'max_tokens must be at least 1.', {
+      field: 'max_tokens',
+    });
+  }
+  if (!Number.isInteger(choices) || choices < 1) {
+    throw new CoxswainError('REQUEST_INVALID', 'n must be at least 1.', { field: 'n' });
+  }
+  const stranger = logitBias.find(([id]) => id < 0 || id >= codec.vocabSize);
+  if (stranger !== undefined) {
+    throw new CoxswainError(
+      'REQUEST_INVALID',
+      `logit_bias names ${stranger[0]}, which is no token of this model.`,
+      { field: 'logit_bias' },
+    );
+  }
+}
+
+function randomSeed(): bigint {
+  return randomBytes(8).readBigUInt64LE();
+}
