@@ -18,6 +18,9 @@ namespace coxswain::comm {
 namespace {
 
 constexpr size_t kDataKeyBytes = 32;
+// Longer than it takes to wake a thread: else one rank asleep keeps both asleep for the whole
+// ping-pong, and the report states the scheduler's latency.
+constexpr int64_t kProbeSpinNs = 50'000;
 
 [[noreturn]] void refuse(const std::string& sentence) {
   throw EngineError("LINK_PROTOCOL", sentence);
@@ -122,6 +125,7 @@ OpenedLink FabricOfSockets::open_link(const EpochSpec& spec, const LinkSpec& lin
   Wait wait;
   wait.deadline_ns = patience.deadline_ns;
   wait.fence = patience.fence;
+  wait.spin_ns = kProbeSpinNs;
   wait.phase = "opening the link";
   return agree_on_link({spec.rank, link.peer, spec.epoch}, link.transport, std::move(socket), wait);
 }

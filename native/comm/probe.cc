@@ -35,7 +35,7 @@ void Dialogue::receive(MutableBytes bytes) {
   waiter_.run(payload, wait_);
 }
 
-double Dialogue::ping() {
+RoundTrip Dialogue::ping() {
   std::array<int64_t, kRounds> times{};
   for (uint64_t round = 0; round < kRounds; ++round) {
     const int64_t start = now_ns();
@@ -49,7 +49,8 @@ double Dialogue::ping() {
     }
   }
   std::sort(times.begin() + kWarmUp, times.end());
-  return static_cast<double>(times[kWarmUp + (kRounds - kWarmUp) / 2]) / 1000.0;
+  const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000.0; };
+  return {us(times[kWarmUp]), us(times[kWarmUp + (kRounds - kWarmUp) / 2])};
 }
 
 void Dialogue::echo() {

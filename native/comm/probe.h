@@ -4,6 +4,11 @@
 
 namespace coxswain::comm {
 
+// Microseconds. The best tells transports apart, the median is what a report states.
+struct RoundTrip {
+  double best_us = 0, median_us = 0;
+};
+
 class Dialogue {
  public:
   Dialogue(Channel& channel, Waiter& waiter, const Wait& wait)
@@ -22,8 +27,8 @@ class Dialogue {
     receive(std::as_writable_bytes(std::span(&record, 1)));
     return record;
   }
-  // The leading side's median round trip in microseconds; the other side echoes.
-  double ping();
+  // Of the leading side; the other side echoes.
+  RoundTrip ping();
   void echo();
 
  private:

@@ -14,6 +14,10 @@
 namespace coxswain::comm {
 namespace {
 
+// Shared memory copies less than a socket whatever the scheduler did during a few rounds, so it
+// must be slower by more than this to be passed over.
+constexpr double kShmMargin = 2.0;
+
 struct Offer {
   TransportKind wanted;
   std::array<std::byte, 32> host;
@@ -117,10 +121,10 @@ std::unique_ptr<ShmSegment> share_memory(bool leads, Dialogue& dialogue, std::st
   return segment;
 }
 
-double measure(bool leads, Dialogue& dialogue) {
+RoundTrip measure(bool leads, Dialogue& dialogue) {
   if (leads) return dialogue.ping();
   dialogue.echo();
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -143,21 +147,23 @@ OpenedLink agree_on_link(const LinkEnds& ends, TransportKind wanted, Fd socket, 
   if (trial != Trial::kTcpOnly) segment = share_memory(leads, dialogue, &trouble);
   if (trial == Trial::kShmOnly && !segment) refuse(ends, "shm was asked for: " + trouble);
 
-  double tcp_us = 0;
-  double shm_us = 0;
-  if (trial != Trial::kShmOnly) tcp_us = measure(leads, dialogue);
+  RoundTrip over_tcp;
+  RoundTrip over_shm;
+  if (trial != Trial::kShmOnly) over_tcp = measure(leads, dialogue);
   std::unique_ptr<Channel> shm;
   if (segment) {
     shm = std::make_unique<Channel>(
         ends.self, ends.peer, ends.epoch,
         std::make_unique<ShmLink>(std::move(segment), leads ? 0 : 1, shared_socket));
-    Dialogue over_shm(*shm, waiter, wait);
-    shm_us = measure(leads, over_shm);
+    Dialogue in_memory(*shm, waiter, wait);
+    over_shm = measure(leads, in_memory);
   }
   Choice choice{};
   if (leads) {
-    const bool take_shm = shm && (trial == Trial::kShmOnly || shm_us <= tcp_us);
-    choice = {take_shm ? TransportKind::kShm : TransportKind::kTcp, 0, take_shm ? shm_us : tcp_us};
+    const bool take_shm =
+        shm && (trial == Trial::kShmOnly || over_shm.best_us <= kShmMargin * over_tcp.best_us);
+    choice = take_shm ? Choice{TransportKind::kShm, 0, over_shm.median_us}
+                      : Choice{TransportKind::kTcp, 0, over_tcp.median_us};
     dialogue.send_record(choice);
   } else {
     choice = dialogue.receive_record<Choice>();

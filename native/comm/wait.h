@@ -22,7 +22,7 @@ class Operation {
   enum class Progress { kDone, kMoved, kStuck };
   virtual ~Operation() = default;
   virtual Progress advance() = 0;
-  // Afterwards at least one entry, one a channel; called only when advance() was stuck.
+  // What advance() was stuck on, one entry a channel; nothing when bytes have arrived since.
   virtual void list_pending(std::vector<Pending>& pending) = 0;
 };
 
@@ -44,7 +44,8 @@ class Waiter {
   void sleep(const Wait& wait);
   // True the first time a peer is seen closed: what it sent before may still be on its way in.
   bool peer_gone(const Wait& wait);
-  [[noreturn]] void time_out(const Wait& wait, int64_t now);
+  // Throws LINK_TIMEOUT unless nothing is pending any more.
+  void time_out(const Wait& wait, int64_t now);
 
   const int rank_;
   const uint64_t epoch_;
