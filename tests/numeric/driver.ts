@@ -157,6 +157,7 @@ export class Cluster {
     this.nextBlock = 0;
     this.pending.clear();
     const incarnation = this.epoch.toString(16).padStart(32, '0');
+    if (this.transport === 'grpc') this.joinFrames();
     await Promise.all(
       this.engines.map((engine, rank) =>
         engine.openEpoch({
@@ -170,6 +171,16 @@ export class Cluster {
         }),
       ),
     );
+  }
+
+  /** The frames of the grpc transport, handed over as two JavaScript ends of a stream would do it. */
+  private joinFrames(): void {
+    this.engines.forEach((engine, rank) => {
+      engine.grpc.onOutgoing((peer, frame) => {
+        const copy = Uint8Array.from(frame);
+        setImmediate(() => this.engines[peer]?.grpc.deliver(rank, copy));
+      });
+    });
   }
 
   private linksOf(rank: number): LinkSpec[] {
@@ -247,10 +258,12 @@ export class Session {
   readonly tokens: number[] = [];
   private readonly cluster: Cluster;
   private readonly slot: number;
+  private readonly blockCount: number;
 
-  private constructor(cluster: Cluster, slot: number) {
+  private constructor(cluster: Cluster, slot: number, blockCount: number) {
     this.cluster = cluster;
     this.slot = slot;
+    this.blockCount = blockCount;
   }
 
   static async create(
@@ -258,13 +271,14 @@ export class Session {
     options: { slot: number; tokensMax: number; sampler?: SamplerParams },
   ): Promise<Session> {
     const { slot, tokensMax, sampler = GREEDY } = options;
+    const blocks = cluster.takeBlocks(tokensMax);
     await cluster.submit({
       slotOps: [
-        { kind: 'create', slot, blocks: cluster.takeBlocks(tokensMax), tokens: [] },
+        { kind: 'create', slot, blocks, tokens: [] },
         { kind: 'sampler', slot, params: sampler },
       ],
     });
-    return new Session(cluster, slot);
+    return new Session(cluster, slot, blocks.length);
   }
 
   /** The run that appends `tokens`; the caller submits it. */
@@ -311,12 +325,11 @@ export class Session {
     return outputs;
   }
 
+  /** Takes tokens back; the blocks stay. */
   async truncate(length: number): Promise<void> {
     this.tokens.length = length;
-    const blockCount = Math.ceil(length / KV_BLOCK_TOKENS);
-    await this.cluster.submit({
-      slotOps: [{ kind: 'truncate', slot: this.slot, length, blockCount }],
-    });
+    const { slot, blockCount } = this;
+    await this.cluster.submit({ slotOps: [{ kind: 'truncate', slot, length, blockCount }] });
   }
 }
 
