@@ -58,6 +58,11 @@ export class ByteLevelBpe {
     if (ends.length > 65_536) ends.length = 0;
   }
 
+  /** Whether the vocabulary can express this byte at all. */
+  hasByte(byte: number): boolean {
+    return (this.bytePieces[byte] ?? this.tokens) < this.tokens;
+  }
+
   private word(word: string): Int32Array {
     const known = this.cache.get(word);
     if (known !== undefined) return known;

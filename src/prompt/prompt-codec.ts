@@ -81,7 +81,15 @@ export interface PromptCodec {
    * messages, took too long, or gave too much.
    */
   renderChat(turns: readonly ChatTurn[], options?: RenderOptions): Promise<readonly Segment[]>;
-  /** Bytes that are no valid UTF-8 keep their value. */
+  /**
+   * A lower bound of the tokens of so many characters, at no cost: a prompt that cannot fit the context
+   * is refused before it is tokenised (which takes a second for some megabytes of one character).
+   */
+  tokensAtLeast(characters: number): number;
+  /**
+   * Bytes that are no valid UTF-8 keep their value where the vocabulary has a token for them, and
+   * become U+FFFD where not.
+   */
   encode(input: string | Uint8Array | readonly Segment[], options?: EncodeOptions): number[];
   /** The exact bytes of a sequence of ids. Options as for decoder(), continuation false by default. */
   decode(ids: readonly number[], options?: DecoderOptions): Uint8Array;

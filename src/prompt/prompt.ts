@@ -40,6 +40,7 @@ export function createPromptCodec(
     endOfGeneration: vocabulary.endOfGeneration,
     hasChatTemplate: vocabulary.chatTemplate !== null,
     renderChat: (turns, renderOptions = {}) => chat.render(turns, renderOptions),
+    tokensAtLeast: (characters) => Math.ceil(characters / texts.tokenUnitsMax),
     encode: (input, encodeOptions = {}) => texts.encode(input, encodeOptions),
     decode: (ids, decoderOptions = {}) => detokenizer.decode(ids, decoderOptions),
     decoder: (decoderOptions = {}) => detokenizer.createDecoder(decoderOptions),
@@ -56,7 +57,7 @@ class ChatRendering {
   private readonly guardedTexts: readonly string[];
   private readonly marks: Marks;
   private renderer: TemplateRenderer | null = null;
-  private isClosed = false;
+  private closing: CoxswainError | null = null;
 
   constructor(vocabulary: Vocabulary, texts: TextCodec, limits: TemplateLimits) {
     this.vocabulary = vocabulary;
@@ -91,12 +92,12 @@ class ChatRendering {
   }
 
   async close(): Promise<void> {
-    this.isClosed = true;
+    this.closing = new CoxswainError('SHUTTING_DOWN', 'the server is shutting down');
     await this.renderer?.close();
   }
 
   private createRenderer(): TemplateRenderer {
-    if (this.isClosed) throw new CoxswainError('SHUTTING_DOWN', 'the server is shutting down');
+    if (this.closing !== null) throw this.closing;
     const { chatTemplate, texts, bos, eos, unknown, padding } = this.vocabulary;
     if (chatTemplate === null) {
       throw new CoxswainError(

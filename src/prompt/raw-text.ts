@@ -75,6 +75,13 @@ function secondBytes(lead: number): readonly [low: number, high: number] {
   return CONTINUATION;
 }
 
+/** Raw bytes that `keeps` refuses become U+FFFD. */
+export function replaceRawBytes(text: string, keeps: (byte: number) => boolean): string {
+  return text.replace(LONE_SURROGATE, (raw) =>
+    keeps(raw.charCodeAt(0) - RAW_BASE) ? raw : '\ufffd',
+  );
+}
+
 /** Inverse of textFromBytes. */
 export function bytesFromText(text: string): Uint8Array {
   if (!ANY_LONE_SURROGATE.test(text)) return encoder.encode(text);

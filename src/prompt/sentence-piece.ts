@@ -3,7 +3,7 @@
 // first among equals. A character that is no token becomes byte tokens.
 //
 // Only normal and user-defined tokens come out of merging: control, unknown, byte and unused ones are
-// never spelled by text. Where no token has U+2581 behind another character, a merge cannot reach
+// never spelled by text. A U+2581 in the text itself is not told from a space. Where no token has U+2581 behind another character, a merge cannot reach
 // across such a place, so text is cut there into words and words are cached.
 
 import { CoxswainError } from '../base/errors.ts';
@@ -70,6 +70,11 @@ export class SentencePiece {
     for (const [word] of text.matchAll(WORDS)) {
       for (const id of this.word(word)) ids.push(id);
     }
+  }
+
+  /** Whether the vocabulary can express this byte at all. */
+  hasByte(byte: number): boolean {
+    return (this.byteIds[byte] ?? -1) >= 0;
   }
 
   private word(word: string): readonly number[] {

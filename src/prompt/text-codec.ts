@@ -3,7 +3,7 @@
 import { CoxswainError } from '../base/errors.ts';
 import { ByteLevelBpe } from './byte-level-bpe.ts';
 import type { EncodeOptions, Segment } from './prompt-codec.ts';
-import { textFromBytes, wellFormed } from './raw-text.ts';
+import { replaceRawBytes, textFromBytes, wellFormed } from './raw-text.ts';
 import { SentencePiece } from './sentence-piece.ts';
 import { type Admission, SpecialTokens } from './special-tokens.ts';
 import { isGuarded, TokenKind, type Vocabulary } from './vocabulary.ts';
@@ -15,6 +15,8 @@ export class TextCodec {
   readonly addBos: boolean;
   readonly addEos: boolean;
   readonly specials: SpecialTokens;
+  /** No token stands for more characters than this. */
+  readonly tokenUnitsMax: number;
   private readonly vocabulary: Vocabulary;
   private readonly tokenizer: ByteLevelBpe | SentencePiece;
 
@@ -23,6 +25,7 @@ export class TextCodec {
     this.specials = new SpecialTokens(vocabulary);
     this.tokenizer =
       vocabulary.model === 'bpe' ? new ByteLevelBpe(vocabulary) : new SentencePiece(vocabulary);
+    this.tokenUnitsMax = vocabulary.texts.reduce((most, text) => Math.max(most, text.length), 1);
     const bosDefault =
       this.tokenizer instanceof ByteLevelBpe ? this.tokenizer.preTokenizer.addBosDefault : true;
     this.addBos = (vocabulary.addBos ?? bosDefault) && vocabulary.bos !== null;
@@ -36,7 +39,7 @@ export class TextCodec {
 
   private encodePlain(input: string | Uint8Array, options: EncodeOptions): number[] {
     checkLength(input.length);
-    const text = typeof input === 'string' ? wellFormed(input) : textFromBytes(input);
+    const text = typeof input === 'string' ? wellFormed(input) : this.expressible(input);
     const { kinds, bos, eos } = this.vocabulary;
     const admit: Admission =
       options.parseSpecial === true ? () => true : (id) => kinds[id] === TokenKind.userDefined;
@@ -46,6 +49,11 @@ export class TextCodec {
     this.encodeText(text, admit, ids);
     if (addSpecial && this.addEos && eos !== null) ids.push(eos);
     return ids;
+  }
+
+  /** Bytes outside UTF-8 that the vocabulary lacks (many lack 0xFF) become U+FFFD, not nothing. */
+  private expressible(bytes: Uint8Array): string {
+    return replaceRawBytes(textFromBytes(bytes), (byte) => this.tokenizer.hasByte(byte));
   }
 
   private encodeSegments(segments: readonly Segment[], options: EncodeOptions): number[] {

@@ -166,6 +166,18 @@ const END_TEXTS: ReadonlySet<string> = new Set([
   '[EOS]',
   '<｜end▁of▁sentence｜>',
   '<end_of_utterance>',
+  // Padding and separators of fill-in-the-middle: a chat that comes to one has gone astray.
+  '<|fim_pad|>',
+  '<fim-pad>',
+  '<fim_pad>',
+  '<PAD>',
+  '[PAD]',
+  '<|fim_repo|>',
+  '<|repo_name|>',
+  '<fim-repo>',
+  '<REPO>',
+  '<reponame>',
+  '<|file_sep|>',
 ]);
 
 function endOfGeneration(

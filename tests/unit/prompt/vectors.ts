@@ -37,3 +37,24 @@ export interface TokenizerVectors {
 export function tokenizerVectors(path: string): TokenizerVectors {
   return JSON.parse(readFileSync(new URL(path, VECTORS), 'utf8'));
 }
+
+export interface RecordedIds {
+  readonly strings: readonly string[];
+  readonly families: Readonly<
+    Record<
+      string,
+      {
+        readonly model: string;
+        /** Replaces the file's own; null: removed from it. */
+        readonly pre?: string | null;
+        readonly ends: readonly number[];
+        readonly plain: readonly (readonly number[])[];
+        readonly special: readonly (readonly number[] | null)[];
+      }
+    >
+  >;
+}
+
+export function recordedIds(): RecordedIds {
+  return JSON.parse(readFileSync(new URL('tokenizer/ids.json', VECTORS), 'utf8'));
+}
