@@ -52,9 +52,12 @@ Fd dial(const DialTarget& target, const Hello& about, const Patience& patience) 
   std::string reason;
   for (int64_t pause = kFirstPauseNs;; pause = std::min(2 * pause, kLongestPauseNs)) {
     const Patience attempt{std::min(patience.deadline_ns, now_ns() + kUnprovenNs), patience.fence};
-    Fd fd = dial_once(target, about, attempt, &reason);
+    std::string failure;
+    Fd fd = dial_once(target, about, attempt, &failure);
     if (fd) return fd;
     patience.check_fence();
+    // An attempt that the deadline cut short says less than the one before it.
+    if (reason.empty() || !patience.over()) reason = failure;
     if (patience.over()) break;
     patience.sleep(pause);
   }

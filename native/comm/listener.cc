@@ -19,6 +19,7 @@ namespace {
 // Deadlines of guests are looked at at least this often.
 constexpr int kPollMs = 250;
 constexpr std::chrono::milliseconds kNoDescriptorsPause{20};
+constexpr const char* kLeft = "it left before it had proved itself";
 constexpr int64_t kTakeSliceNs = 20'000'000;
 
 }  // namespace
@@ -130,7 +131,7 @@ bool Listener::serve(Guest& guest) {
       ::recv(guest.fd.get(), guest.bytes.data() + guest.received, wanted - guest.received, 0);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
   if (n <= 0) {
-    refuse(guest.address, "it left before it had proved itself");
+    refuse(guest.address, kLeft);
     return false;
   }
   guest.received += static_cast<size_t>(n);
@@ -189,7 +190,8 @@ void Listener::refuse(const std::string& address, const std::string& reason) {
   const uint64_t count = ++refused_;
   {
     const std::lock_guard lock(mutex_);
-    last_refusal_ = address + ": " + reason;
+    // Why this rank showed someone out tells more than that someone left.
+    if (last_refusal_.empty() || reason != kLeft) last_refusal_ = address + ": " + reason;
   }
   if (log_ && std::has_single_bit(count)) {
     log_("refused connection " + std::to_string(count) + " from " + address + ": " + reason);
