@@ -50,7 +50,10 @@ struct FloatOperands {
     for (; i + 16 <= k; i += 16) {
       F values[W];
       unroll<W>([&](auto a) COX_INLINE_LAMBDA {
-        values[a] = L::template load_weight<T>(weights + a * w_stride + i * kBytes);
+        const uint8_t* at = weights + a * w_stride + i * kBytes;
+        // One activation row is bound by memory: the rows after this tile's come on the way.
+        if constexpr (X == 1) __builtin_prefetch(at + W * w_stride, 0, 2);
+        values[a] = L::template load_weight<T>(at);
       });
       unroll<X>([&](auto b) COX_INLINE_LAMBDA {
         const F act = L::load(rows + b * ldx + i);

@@ -1,0 +1,146 @@
+// Speed of the matrix kernels on one thread: GB/s of weights for one activation row beside the
+// measured read bandwidth, and GOP/s (two operations a weight and row) for 64 rows.
+//
+//   kernels_matmul_bench [type name ...]      COX_ISA chooses the instruction set
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "tests/kernels_support.h"
+
+using namespace coxswain;
+using namespace coxswain::kernels;
+
+namespace {
+
+constexpr int64_t kColumns = 1536;
+constexpr int64_t kStreamBytes = 256 << 20;  // far beyond the last-level cache
+constexpr int64_t kPrefillRows = 64;
+constexpr int64_t kPrefillOutputs = 576;
+
+// CPU time of this thread: other programs on the machine then only disturb caches and memory.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double seconds_of(auto&& work) {
+  const double start = thread_seconds();
+  work();
+  return thread_seconds() - start;
+}
+
+double best_of(int times, auto&& work) {
+  double best = 1e9;
+  for (int i = 0; i < times; ++i) best = std::min(best, seconds_of(work));
+  return best;
+}
+
+double read_bandwidth(const std::vector<uint8_t>& memory) {
+  // 32 independent sums of 64-bit words: wide enough that memory, not the adders, is the limit.
+  uint64_t total = 0;
+  const double seconds = best_of(5, [&] {
+    uint64_t sums[32] = {};
+    for (size_t at = 0; at + sizeof sums <= memory.size(); at += sizeof sums) {
+      uint64_t words[32];
+      for (size_t line = 0; line < sizeof sums; line += 64) {
+        __builtin_prefetch(memory.data() + at + 16384 + line, 0, 2);  // as the kernels do
+      }
+      std::memcpy(words, memory.data() + at, sizeof words);
+      for (int i = 0; i < 32; ++i) sums[i] += words[i];
+    }
+    for (const uint64_t sum : sums) total += sum;
+  });
+  if (total == 42) std::printf(" ");  // keeps the sums alive
+  return static_cast<double>(memory.size()) / seconds * 1e-9;
+}
+
+struct Weights {
+  TensorType type;
+  int64_t rows;
+  size_t bytes;
+  const uint8_t* data;
+  size_t row_size;  // float types
+};
+
+void multiply(const Kernels& kernels, const Weights& w, const void* acts, const float* x,
+              int64_t rows, float* out) {
+  if (is_block_type(w.type)) {
+    kernels.matmul_a8(w.type, w.data, w.rows, kColumns, acts, rows, nullptr, out, w.rows, 0,
+                      w.rows);
+  } else {
+    kernels.matmul_float(w.type, w.data, w.row_size, kColumns, x, kColumns, rows, nullptr, out,
+                         w.rows, 0, w.rows);
+  }
+}
+
+Weights make_weights(TensorType type, int64_t rows, testing::AlignedBytes& memory) {
+  testing::Random random(3);
+  const std::vector<uint8_t> sample = testing::random_rows(type, 16, kColumns, random);
+  const size_t row_size = sample.size() / 16;
+  uint8_t* data = memory.data();
+  if (!is_block_type(type)) {
+    for (int64_t r = 0; r < rows; r += 16) {
+      std::memcpy(data + static_cast<size_t>(r) * row_size, sample.data(), sample.size());
+    }
+    return {type, rows, static_cast<size_t>(rows) * row_size, data, row_size};
+  }
+  const size_t group = packed_bytes(type, 16, kColumns);
+  pack_rows(type, sample.data(), row_size, 0, kColumns, 0, 16, data);
+  for (int64_t r = 16; r < rows; r += 16) {
+    std::memcpy(data + static_cast<size_t>(r / 16) * group, data, group);
+  }
+  return {type, rows, packed_bytes(type, rows, kColumns), data, 0};
+}
+
+void bench_type(const Kernels& kernels, TensorType type, const std::vector<uint8_t>& plain) {
+  const size_t group =
+      is_block_type(type) ? packed_bytes(type, 16, kColumns) : 16 * row_bytes(type, kColumns);
+  const int64_t rows = kStreamBytes / static_cast<int64_t>(group) * 16;
+  testing::AlignedBytes memory(static_cast<size_t>(rows / 16) * group);
+  const Weights all = make_weights(type, rows, memory);
+  testing::Random random(4);
+  const std::vector<float> x = testing::random_floats(kPrefillRows * kColumns, random);
+  testing::AlignedBytes acts(quantized_row_bytes(kColumns) * kPrefillRows);
+  for (int64_t r = 0; r < kPrefillRows; ++r) {
+    kernels.quantize_row(x.data() + r * kColumns, kColumns,
+                         acts.data() + static_cast<size_t>(r) * quantized_row_bytes(kColumns));
+  }
+  std::vector<float> out(static_cast<size_t>(std::max(rows, kPrefillRows * kPrefillOutputs)));
+  const double one =
+      best_of(5, [&] { multiply(kernels, all, acts.data(), x.data(), 1, out.data()); });
+  const double bandwidth = read_bandwidth(plain);  // now, beside it: neighbours come and go
+  const double rate = static_cast<double>(all.bytes) / one * 1e-9;
+  Weights small = all;
+  small.rows = kPrefillOutputs;
+  const double many = best_of(
+      12, [&] { multiply(kernels, small, acts.data(), x.data(), kPrefillRows, out.data()); });
+  const double operations = 2.0 * kPrefillRows * kPrefillOutputs * kColumns;
+  std::printf(
+      "%-8s %6.2f bits/weight   1 row %5.1f of %5.1f GB/s (%3.0f %%)   %lld rows %6.1f GOP/s\n",
+      traits_of(type).name.data(),
+      static_cast<double>(group) * 8 / (16.0 * static_cast<double>(kColumns)), rate, bandwidth,
+      100 * rate / bandwidth, static_cast<long long>(kPrefillRows), operations / many * 1e-9);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Kernels& kernels = kernels_for(choose_isa());
+  const std::vector<uint8_t> memory(kStreamBytes, 1);
+  std::printf("%s, one thread\n", isa_name(kernels.isa));
+  for (const TensorType type : testing::kAllTypes) {
+    const std::string_view name = traits_of(type).name;
+    const bool wanted =
+        argc < 2 ||
+        std::any_of(argv + 1, argv + argc, [&](const char* arg) { return name == arg; });
+    if (wanted) bench_type(kernels, type, memory);
+  }
+  return 0;
+}
