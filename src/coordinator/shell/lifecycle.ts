@@ -75,9 +75,10 @@ export class Lifecycle {
     const { roster, options, supervisor } = this.given;
     const deadline = performance.now() + options.joinTimeoutMs;
     supervisor?.startAll();
-    const joined = () => this.fatal !== null || roster.members.every(({ occupant }) => occupant);
-    if (!(await roster.changed.until(joined, deadline))) throw this.joinTimeout('joined');
-    if (this.fatal !== null) throw this.fatal;
+    const joined = () => this.interrupted || roster.members.every(({ occupant }) => occupant);
+    const inTime = await roster.changed.until(joined, deadline);
+    this.throwIfInterrupted();
+    if (!inTime) throw this.joinTimeout('joined');
     this.layout = this.layOut();
     roster.assignAll((member) => this.assignmentOf(member));
     await this.openOnce(deadline);

@@ -19,9 +19,9 @@ export async function prepareRequest(
   limits: PromptLimits,
   signal: AbortSignal,
 ): Promise<GenerateRequest> {
-  const tokens = await promptTokens(request, codec, signal);
-  checkTokens(tokens, codec, limits);
   checkSampling(request, codec);
+  const tokens = await promptTokens(request, codec, limits, signal);
+  checkTokens(tokens, codec, limits);
   const { maxTokens } = request;
   const room = limits.context - tokens.length;
   return {
@@ -53,25 +53,39 @@ export async function prepareRequest(
 async function promptTokens(
   { prompt }: InferenceRequest,
   codec: PromptCodec,
+  limits: PromptLimits,
   signal: AbortSignal,
 ): Promise<readonly number[]> {
   switch (prompt.kind) {
-    case 'chat':
-      return codec.encode(await codec.renderChat(prompt.messages, { signal }), {
-        addSpecial: true,
-      });
+    case 'chat': {
+      const segments = await codec.renderChat(prompt.messages, { signal });
+      const characters = segments.reduce((sum, { text }) => sum + text.length, 0);
+      refuseLongText(characters, codec, limits);
+      return codec.encode(segments, { addSpecial: true });
+    }
     case 'text':
+      refuseLongText(prompt.text.length, codec, limits);
       return codec.encode(prompt.text, { addSpecial: true });
     case 'tokens':
       return prompt.tokens;
   }
 }
 
-function checkTokens(
-  tokens: readonly number[],
-  codec: PromptCodec,
-  { context }: PromptLimits,
-): void {
+/** What cannot fit however it is tokenised is refused before that costs a second. */
+function refuseLongText(characters: number, codec: PromptCodec, limits: PromptLimits): void {
+  const atLeast = codec.tokensAtLeast(characters);
+  if (atLeast >= limits.context) throw contextExceeded(`at least ${atLeast}`, limits);
+}
+
+function contextExceeded(tokens: string, { context }: PromptLimits): CoxswainError {
+  return new CoxswainError(
+    'CONTEXT_EXCEEDED',
+    `The prompt has ${tokens} tokens, and the context of this cluster holds ${context} for prompt ` +
+      'and answer together: send less.',
+  );
+}
+
+function checkTokens(tokens: readonly number[], codec: PromptCodec, limits: PromptLimits): void {
   if (tokens.length === 0) {
     throw new CoxswainError('REQUEST_INVALID', 'The prompt is empty.', { field: 'prompt' });
   }
@@ -83,13 +97,7 @@ function checkTokens(
       { field: 'prompt' },
     );
   }
-  if (tokens.length >= context) {
-    throw new CoxswainError(
-      'CONTEXT_EXCEEDED',
-      `The prompt has ${tokens.length} tokens, and the context of this cluster holds ${context} ` +
-        'for prompt and answer together: send less.',
-    );
-  }
+  if (tokens.length >= limits.context) throw contextExceeded(String(tokens.length), limits);
 }
 
 function checkSampling(request: InferenceRequest, codec: PromptCodec): void {

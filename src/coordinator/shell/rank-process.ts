@@ -69,9 +69,7 @@ function passOn(line: string, rank: number, log: ClusterLog): string | null {
   return typeof reason === 'string' ? `${msg}: ${reason}` : msg;
 }
 
-function parseLine(
-  line: string,
-): {
+function parseLine(line: string): {
   readonly level: number;
   readonly msg: string;
   readonly fields: Record<string, unknown>;
