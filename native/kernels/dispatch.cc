@@ -10,6 +10,7 @@
 #include "kernels/avx512/table.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
+#include "kernels/neon/table.h"
 #include "kernels/scalar/scalar.h"
 
 namespace coxswain::kernels {
@@ -48,6 +49,8 @@ bool isa_available(Isa isa) {
   }
   return false;
 }
+#elif defined(__aarch64__)
+bool isa_available(Isa isa) { return isa == Isa::kScalar || isa == Isa::kNeon; }
 #else
 bool isa_available(Isa isa) { return isa == Isa::kScalar; }
 #endif
@@ -69,6 +72,8 @@ const Kernels& kernels_for(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return avx512::table();
   if (isa == Isa::kAvx2) return avx2::table();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::table();
 #endif
   return scalar::table();
 }

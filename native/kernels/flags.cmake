@@ -9,3 +9,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set_source_files_properties(${cox_avx512_sources} PROPERTIES
     COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mfma;-mf16c;-mprefer-vector-width=512;-Wno-uninitialized;-Wno-maybe-uninitialized")
 endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/neon/a8_dotprod.cc PROPERTIES
+    COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
+endif()
