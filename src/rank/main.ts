@@ -78,6 +78,11 @@ async function main(): Promise<void> {
   const log = pino({ base: { proc: 'rank', pid: process.pid } }, pino.destination(2));
   const stop = new AbortController();
   process.on('SIGTERM', () => stop.abort());
+  // A broken invariant ends the process; whoever supervises it starts another.
+  process.on('uncaughtException', (error) => {
+    log.fatal({ reason: error.message, stack: error.stack }, 'rank crashed');
+    process.exit(1);
+  });
   try {
     const { options, supervised } = optionsFromArguments();
     // An interrupt of the terminal reaches all processes of a group; the parent ends its ranks itself.

@@ -245,9 +245,12 @@ class RunningCluster implements Cluster {
     }
     this.lifecycle.close();
     this.roster.beginClosing();
-    const code = 'SHUTTING_DOWN' as const;
-    const message = 'The cluster is shutting down.';
-    this.driver.dispatch({ type: 'cluster-failed', code, message });
+    this.supervisor?.beginClosing();
+    if (this.driver.requestCount > 0) {
+      const code = 'SHUTTING_DOWN' as const;
+      const message = 'The cluster is shutting down.';
+      this.driver.dispatch({ type: 'cluster-failed', code, message });
+    }
     for (const member of this.roster.members) {
       this.roster.send(member, { shutdown: { reason: 'the cluster ends' } });
     }

@@ -64,12 +64,17 @@ export class Supervisor {
     }
   }
 
+  /** From now on processes that end stay ended. */
+  beginClosing(): void {
+    this.closing = true;
+    for (const { timer } of this.children) if (timer !== null) clearTimeout(timer);
+  }
+
   /** Ends all processes: asked to first, then killed. Resolves when none is left. */
   async close(): Promise<void> {
-    this.closing = true;
+    this.beginClosing();
     const ends: Promise<unknown>[] = [];
     for (const child of this.children) {
-      if (child.timer !== null) clearTimeout(child.timer);
       const { process } = child;
       if (process === null) continue;
       process.kill('SIGTERM');

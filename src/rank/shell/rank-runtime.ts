@@ -37,6 +37,8 @@ export class RankRuntime {
   private joiner = new PartJoiner();
   private core: RankCore | null = null;
   private engine: RankEngine | null = null;
+  /** The engine once it has loaded: before, there is nothing to ask it. */
+  private loaded: RankEngine | null = null;
   private assign: Assign | null = null;
   private proved: ProvedSession | null = null;
   private epochMax = 0;
@@ -58,7 +60,7 @@ export class RankRuntime {
     this.frames = new FramesService(this.keys.data, dependencies.log);
     this.heartbeats = startHeartbeats({
       where: dependencies.heartbeats,
-      progress: () => this.engine?.progress() ?? IDLE,
+      progress: () => this.loaded?.progress() ?? IDLE,
       onLease: () => this.step({ type: 'lease-expired' }),
     });
     this.link = new CoordinatorLink({
@@ -97,6 +99,7 @@ export class RankRuntime {
       await this.queue;
       await this.heartbeats.stop();
       await this.frames.close();
+      this.loaded = null;
       await this.engine?.close();
     }
     if (this.failure !== null) throw this.failure;
@@ -140,7 +143,7 @@ export class RankRuntime {
         return;
       case 'fence-engine':
         this.frames.closeLinks(effect.reason);
-        await this.engine?.fence();
+        await this.loaded?.fence();
         return;
       case 'open-engine':
         this.startOpening(effect.spec);
@@ -243,6 +246,7 @@ export class RankRuntime {
 
   private async load(assignment: RankAssignment): Promise<EngineFacts> {
     const { modelPath, threads, dataHost } = this.options;
+    this.loaded = null;
     await this.engine?.close();
     const engine = this.dependencies.createEngine();
     this.engine = engine;
@@ -265,12 +269,13 @@ export class RankRuntime {
           'run the same Coxswain version everywhere.',
       );
     }
+    this.loaded = engine;
     if (this.assign?.transport === 'grpc') this.framesPort = await this.frames.listen(dataHost);
     return facts;
   }
 
   private startOpening(spec: Extract<RankEffect, { type: 'open-engine' }>['spec']): void {
-    const engine = present(this.engine, 'the core opens epochs on a loaded engine');
+    const engine = present(this.loaded, 'the core opens epochs on a loaded engine');
     const open = async () => {
       await this.frames.open(spec, engine.grpc);
       return engine.openEpoch({ ...spec, dataKey: this.keys.data });
@@ -284,7 +289,7 @@ export class RankRuntime {
   }
 
   private submit(record: Uint8Array): void {
-    const engine = present(this.engine, 'the core submits steps to an open engine');
+    const engine = present(this.loaded, 'the core submits steps to an open engine');
     try {
       engine.submit(record);
     } catch (thrown) {
@@ -316,10 +321,10 @@ export class RankRuntime {
   }
 
   private sendStats(): void {
-    if (this.engine === null) return;
-    const { epoch, step, busy } = this.engine.progress();
+    if (this.loaded === null) return;
+    const { epoch, step, busy } = this.loaded.progress();
     if (epoch === 0) return;
-    const counters = this.engine.counters();
+    const counters = this.loaded.counters();
     const residentBytes = process.memoryUsage.rss();
     this.link.send({ stats: { epoch, ...counters, residentBytes, steps: busy ? step - 1 : step } });
   }
