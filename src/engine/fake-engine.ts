@@ -43,7 +43,7 @@ export interface FakeWorld {
   stepUs(rows: number): number;
   /** 256, but for simulations. */
   readonly blockTokens?: number;
-  /** Called before a step is computed; true kills this rank instead (a poisonous request). */
+  /** Asked before a step is computed; true: the rank dies of it instead (a poisonous request). */
   readonly dies?: (rank: number, record: StepRecord) => boolean;
 }
 
@@ -125,6 +125,7 @@ export class FakeEngine implements RankEngine {
       this.opening = opening;
       this.world.after(spec.openTimeoutMs, () => {
         if (this.opening !== opening) return;
+        this.opening = null;
         this.leaveEpoch('timed out');
         const text = `rank ${this.rank}: not every peer came into epoch ${spec.epoch} in time`;
         reject(new CoxswainError('LINK_TIMEOUT', text));

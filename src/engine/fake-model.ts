@@ -54,7 +54,7 @@ export function fakeSample(
   const candidates = order(adjusted);
   const id =
     params.temperature > 0 ? draw(params, candidates, adjusted, pos) : (candidates[0] ?? 0);
-  const sum = logSumExp(adjusted);
+  const sum = params.wantLogprob || params.topLogprobs > 0 ? logSumExp(adjusted) : 0;
   const isLast = pos + 1 >= params.lengthMax;
   const finish = params.stopIds.includes(id) ? 'stop' : isLast ? 'length' : 'no';
   const top = candidates

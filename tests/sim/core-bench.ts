@@ -14,8 +14,8 @@ import { FakePlane } from '../../src/engine/fake-plane.ts';
 import {
   decodeStepRecord,
   decodeStepResult,
-  encodeStepRecord,
   encodeStepResult,
+  StepEncoder,
 } from '../../src/wire/step-codec.ts';
 import { FakeClock } from './fake-clock.ts';
 import { Outcomes } from './outcomes.ts';
@@ -39,6 +39,7 @@ export class CoreBench {
   readonly limits: CoreLimits;
   /** Clients that look at their tokens, by request id. */
   readonly onTokens = new Map<string, (choice: number) => void>();
+  private readonly encoder = new StepEncoder();
   private readonly engines: FakeEngine[] = [];
   private readonly options: BenchOptions;
   private readonly blockTokens: number;
@@ -149,7 +150,7 @@ export class CoreBench {
 
   private send(record: StepRecord): void {
     this.records.push(record);
-    const bytes = encodeStepRecord(record);
+    const bytes = this.encoder.encode(record).slice();
     // Not inside step(): effects are executed after it returned, answers come later.
     this.clock.after(0, () => {
       for (const engine of this.engines) engine.submit(bytes);

@@ -23,7 +23,7 @@ export function naiveGenerate(
 ): NaiveAnswer {
   const ids = [...prompt];
   for (;;) {
-    const logits = naiveLogits(shape, ids).at(-1) ?? new Float32Array();
+    const logits = fakeLogits(naiveHidden(shape, ids).at(-1) ?? 0, shape.vocab);
     const sampled = fakeSample(params, ids, logits);
     if (sampled.finish === 'stop') return { tokens: ids.slice(prompt.length), reason: 'stop' };
     ids.push(sampled.id);
@@ -42,6 +42,10 @@ export function naiveScore(
 
 /** Logits after every position. */
 export function naiveLogits(shape: FakeShape, ids: readonly number[]): Float32Array[] {
+  return Array.from(naiveHidden(shape, ids), (value) => fakeLogits(value, shape.vocab));
+}
+
+function naiveHidden(shape: FakeShape, ids: readonly number[]): Int32Array {
   const hidden = new Int32Array(ids.length);
   for (let layer = 0; layer < shape.layers; layer += 1) {
     for (let head = 0; head < shape.heads; head += 1) {
@@ -53,5 +57,5 @@ export function naiveLogits(shape: FakeShape, ids: readonly number[]): Float32Ar
       }
     }
   }
-  return Array.from(hidden, (value) => fakeLogits(value, shape.vocab));
+  return hidden;
 }

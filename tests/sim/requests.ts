@@ -55,7 +55,7 @@ export function score(
 }
 
 /** `count` ids that look random and depend on `salt`. */
-export function prompt(count: number, salt: number, vocab = 61): number[] {
+export function prompt(count: number, salt: number, vocab = 60): number[] {
   return Array.from({ length: count }, (_, index) => {
     const mixed = Math.imul(index + 1, 0x9e3779b1) ^ Math.imul(salt + 1, 0x85ebca6b);
     return (Math.imul(mixed ^ (mixed >>> 15), 0x2c1b3c6d) >>> 8) % vocab;

@@ -12,6 +12,9 @@ import { naiveGenerate, naiveLogits } from './naive.ts';
 import type { ChoiceOutcome, Outcome } from './outcomes.ts';
 import { generate, prompt, score } from './requests.ts';
 
+/** An id that kills the rank that computes it, where a simulation says so. Nobody else ever has it. */
+export const POISON = 60;
+
 export interface Visit {
   readonly at: number;
   readonly request: CoreRequest;
@@ -57,7 +60,7 @@ function familyTokens(prng: Prng, family: number, length: number): number[] {
 /** The history of an earlier request, its answer (or a part of it), and something more. */
 function nextTurn(prng: Prng, shape: FakeShape, earlier: CoreRequest): number[] {
   const { tokens } = earlier;
-  if (earlier.kind === 'score') return [...tokens, prng.below(61)];
+  if (earlier.kind === 'score') return [...tokens, prng.below(60)];
   const answer = naiveGenerate(shape, tokens, earlier.sampler).tokens;
   const kept = prng.chance(0.5) ? answer : answer.slice(0, prng.below(answer.length + 1));
   // Zeros are what unset ids look like: a row taken for known too early would match them.
@@ -72,7 +75,7 @@ function randomRequest(
   { answerMax }: WorkloadOptions,
 ): CoreRequest {
   if (prng.chance(0.15)) return randomScore(prng, id, tokens);
-  const stopIds = prng.chance(0.5) ? [prng.below(61), prng.below(61)] : [];
+  const stopIds = prng.chance(0.5) ? [prng.below(60), prng.below(60)] : [];
   const isGreedy = prng.chance(0.5);
   return generate(id, tokens, 1 + prng.below(answerMax), {
     choices: prng.chance(0.3) ? 2 + prng.below(2) : 1,
@@ -86,6 +89,7 @@ function randomRequest(
       presencePenalty: prng.chance(0.2) ? 0.5 : 0,
       topLogprobs: prng.chance(0.2) ? 3 : 0,
       stopIds,
+      bias: [[POISON, -1_000]],
     },
   });
 }
