@@ -2,7 +2,7 @@
 //
 // A *piece* is a text over the byte alphabet that is a token or that a merge names. Pieces below the
 // vocabulary's size are the token ids themselves, so a merged symbol usually is its own token. Guarded
-// tokens (control, markup) and unused ones are no pieces: text never becomes them here.
+// tokens (vocabulary.ts) and unused ones are no pieces: text never becomes them here.
 // Owns a bounded cache of words.
 import { CoxswainError } from '../base/errors.ts';
 import { alphabetFromBytes, BYTE_CHARACTERS } from './byte-alphabet.ts';

@@ -1,9 +1,9 @@
 // The vocabulary of a model as its GGUF metadata gives it: token texts, kinds, scores, merges, the ids
 // with a role, and which ids end a generation. Immutable after construction.
 //
-// A *special* token is recognised as a whole in text before any tokenizer sees it. Of the user-defined
-// ones, those that look like markup (<think>, [TOOL]) are *structural*: text of a client never becomes
-// them. The others (runs of spaces, say) are ordinary vocabulary that was trained on ordinary text.
+// A *special* token is recognised as a whole in text before any tokenizer sees it. All of them are
+// *guarded*, so that text of a client never becomes them in a chat, except user-defined ones made of
+// letters, digits and white space alone (runs of spaces, say): these are ordinary vocabulary.
 import { CoxswainError } from '../base/errors.ts';
 import type { Metadata } from './metadata.ts';
 
@@ -192,14 +192,14 @@ function endOfGeneration(
   return ids;
 }
 
-const MARKUP = /^(?:<.*>|\[.*\])$/su;
+const ORDINARY = /^[\p{L}\p{M}\p{N}\p{White_Space}\u2581]+$/u;
 
 export function isSpecial(kind: number | undefined): boolean {
   return kind === TokenKind.control || kind === TokenKind.userDefined || kind === TokenKind.unknown;
 }
 
-/** Text of a client never becomes this token. */
+/** Text of a client never becomes this token in a rendered chat. */
 export function isGuarded(kind: number | undefined, text: string): boolean {
   if (kind === TokenKind.control || kind === TokenKind.unknown) return true;
-  return kind === TokenKind.userDefined && MARKUP.test(text);
+  return kind === TokenKind.userDefined && !ORDINARY.test(text);
 }
