@@ -18,6 +18,8 @@ export interface ControlDialOptions {
 export interface ControlConnection {
   readonly channel: SecureChannel;
   destroy(): void;
+  /** After channel.close(): gives what was sent a moment to arrive, then cuts. */
+  finish(): Promise<void>;
 }
 
 /**
@@ -36,7 +38,7 @@ export async function dialControl(options: ControlDialOptions): Promise<ControlC
   });
   try {
     const channel = await dialChannel(stream.pipe, proof);
-    return { channel, destroy: stream.destroy };
+    return { channel, destroy: stream.destroy, finish: stream.finish };
   } catch (thrown) {
     stream.destroy();
     throw thrown;

@@ -17,7 +17,11 @@ export interface DialledStream {
   readonly pipe: MessagePipe;
   /** Cuts the stream and its connection at once. */
   destroy(): void;
+  /** After pipe.close(): gives what was sent a moment to arrive, then cuts. */
+  finish(): Promise<void>;
 }
+
+const FINISH_MS = 500;
 
 /** @throws CoxswainError CONTROL_LOST when no connection stands within `deadlineMs`. */
 export async function dialGrpc(
@@ -40,12 +44,23 @@ export async function dialGrpc(
   const identity = (bytes: Buffer) => bytes;
   const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, identity, identity);
   const pipe = new GrpcPipe(call, false);
-  call.on('close', () => client.close());
+  const destroy = () => {
+    call.cancel();
+    client.close();
+  };
+  const closed = new Promise<void>((resolve) => {
+    call.on('close', () => {
+      client.close();
+      resolve();
+    });
+  });
   return {
     pipe,
-    destroy: () => {
-      call.cancel();
-      client.close();
+    destroy,
+    finish: async () => {
+      const cut = setTimeout(destroy, FINISH_MS);
+      await closed;
+      clearTimeout(cut);
     },
   };
 }

@@ -199,9 +199,9 @@ export class Roster {
     occupant.session.detach();
     occupant.channel = null;
     const { rank } = member;
-    if (member.occupant !== occupant || this.closing) return;
+    if (member.occupant !== occupant) return;
     // Without an assignment the process knows no session that it could take up again.
-    if (!occupant.assigned) {
+    if (!occupant.assigned || this.closing) {
       this.lose(rank, 'CONTROL_LOST', `its control stream broke: ${reason}`);
       return;
     }

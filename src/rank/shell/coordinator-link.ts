@@ -126,8 +126,8 @@ export class CoordinatorLink {
       this.stop.signal.removeEventListener('abort', abort);
       this.session?.reliable.detach();
       this.connection = null;
-      connection.destroy();
       if (!this.stop.signal.aborted) this.noteBreak();
+      await connection.finish();
     }
   }
 
