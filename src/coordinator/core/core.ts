@@ -329,7 +329,7 @@ export class CoordinatorCore {
     this.state = 'recovering';
     this.log('warn', 'epoch lost', { epoch: this.epoch, code, steps, reason: message });
     if (culprit !== null) {
-      const text = `every rank that computed this request alone died (${code}: ${message})`;
+      const text = `a rank failed whenever this request was computed, at last alone (${code}: ${message})`;
       this.fail(culprit, 'REQUEST_POISONOUS', text);
     }
     if (this.recovery.shouldGiveUp(now)) this.giveUp(`${code}: ${message}`);

@@ -81,10 +81,10 @@ export class EpochWork {
     return this.flight.oldest?.deadlineAt ?? Number.POSITIVE_INFINITY;
   }
 
-  /** A running sequence of the request has not yet sent all rows of the prompt. */
+  /** A running sequence of the request has not yet sent those rows of the prompt that can be shared. */
   computesPromptOf(request: RequestState): boolean {
     return request.sequences.some(
-      ({ live, promptLength }) => live !== null && live.next < promptLength,
+      ({ live, promptLength }) => live !== null && live.next < promptLength - 1,
     );
   }
 
