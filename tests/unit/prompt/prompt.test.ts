@@ -355,6 +355,12 @@ describe('metadata that cannot be used', () => {
     expect(refusal(keys)).toMatch(message);
   });
 
+  it('may hold a token whose text is no valid UTF-8', () => {
+    const texts = metadataOf('tokenizer/smollm.gguf').get('tokenizer.ggml.tokens') as unknown[];
+    const keys = { 'tokenizer.ggml.tokens': texts.with(49_151, Buffer.of(0xff, 0x41)) };
+    expect(open({ keys }).tokenText(49_151)).toBe('\ufffdA');
+  });
+
   it('may come as typed arrays and bigints', () => {
     const kinds = metadataOf('tokenizer/smollm.gguf').get('tokenizer.ggml.token_type') as number[];
     const keys = {
