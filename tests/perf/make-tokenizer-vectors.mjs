@@ -25,12 +25,109 @@ const FAMILIES = {
 };
 
 const PARTS = [
-  ' ', '  ', '   ', '    ', '\n', '\n\n', '\r\n', '\t', ' \n', '\u00a0', '\u3000', '\u2009', '\u0085',
-  'the', 'The', ' and', 'token', 'ization', 'cluster', "'s", "n't", "'LL", 'x', 'A', '_', '__', '-', '--', '->',
-  '1', '12', '123', '4096', '3.14', '1e-5', '٣', '½', 'Ⅳ', '.', ',', '...', '!?', '(', ')', '{}', '[0]', '"', '`', '\\', '/', '//',
-  '$', '€', '+', '=', '<', '>', '|', '~', '^', '©', '你好', '世界', '한국', 'か', 'カ', 'Привет', 'é', 'e\u0301', 'ß', 'İ', 'ǅ',
-  'हिन्दी', 'ไทย', 'שלום', '😀', '👨‍👩‍👧', '🇫🇷', '\u200b', '\u200d', '\ufeff', '\u00ad', '\u0001', '\u007f', '\ue000', '\ufffd', '𐐀', '𝒳', '༳',
-  '▁', '▁▁', '<s>', '</s>', '<unk>', '<0x41>', '<|im_start|>', '<|im_end|>', '<|endoftext|>', '<think>', '</think>', '<tool>', '[PAD]', '<pad>',
+  ' ',
+  '  ',
+  '   ',
+  '    ',
+  '\n',
+  '\n\n',
+  '\r\n',
+  '\t',
+  ' \n',
+  '\u00a0',
+  '\u3000',
+  '\u2009',
+  '\u0085',
+  'the',
+  'The',
+  ' and',
+  'token',
+  'ization',
+  'cluster',
+  "'s",
+  "n't",
+  "'LL",
+  'x',
+  'A',
+  '_',
+  '__',
+  '-',
+  '--',
+  '->',
+  '1',
+  '12',
+  '123',
+  '4096',
+  '3.14',
+  '1e-5',
+  '٣',
+  '½',
+  'Ⅳ',
+  '.',
+  ',',
+  '...',
+  '!?',
+  '(',
+  ')',
+  '{}',
+  '[0]',
+  '"',
+  '`',
+  '\\',
+  '/',
+  '//',
+  '$',
+  '€',
+  '+',
+  '=',
+  '<',
+  '>',
+  '|',
+  '~',
+  '^',
+  '©',
+  '你好',
+  '世界',
+  '한국',
+  'か',
+  'カ',
+  'Привет',
+  'é',
+  'e\u0301',
+  'ß',
+  'İ',
+  'ǅ',
+  'हिन्दी',
+  'ไทย',
+  'שלום',
+  '😀',
+  '👨‍👩‍👧',
+  '🇫🇷',
+  '\u200b',
+  '\u200d',
+  '\ufeff',
+  '\u00ad',
+  '\u0001',
+  '\u007f',
+  '\ue000',
+  '\ufffd',
+  '𐐀',
+  '𝒳',
+  '༳',
+  '▁',
+  '▁▁',
+  '<s>',
+  '</s>',
+  '<unk>',
+  '<0x41>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<|endoftext|>',
+  '<think>',
+  '</think>',
+  '<tool>',
+  '[PAD]',
+  '<pad>',
 ];
 
 /** A small generator (mulberry32): the strings must be the same on every machine. */
@@ -72,7 +169,11 @@ const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLev
 const texts = strings();
 const families = {};
 for (const [name, family] of Object.entries(FAMILIES)) {
-  const model = await llama.loadModel({ modelPath: variant(family, folder), vocabOnly: true, gpuLayers: 0 });
+  const model = await llama.loadModel({
+    modelPath: variant(family, folder),
+    vocabOnly: true,
+    gpuLayers: 0,
+  });
   const plain = texts.map((text) => model.tokenize(text, false));
   const special = texts.map((text, i) => {
     const ids = model.tokenize(text, true);
@@ -83,8 +184,11 @@ for (const [name, family] of Object.entries(FAMILIES)) {
   await model.dispose();
 }
 rmSync(folder, { recursive: true });
-const note = 'ids from llama.cpp 0.5.0 (node-llama-cpp 3.22.1), add_special=false; special: parse_special=true, null where it equals plain';
-const lines = Object.entries(families).map(([name, family]) => `${JSON.stringify(name)}:${JSON.stringify(family)}`);
+const note =
+  'ids from llama.cpp 0.5.0 (node-llama-cpp 3.22.1), add_special=false; special: parse_special=true, null where it equals plain';
+const lines = Object.entries(families).map(
+  ([name, family]) => `${JSON.stringify(name)}:${JSON.stringify(family)}`,
+);
 writeFileSync(
   vectors('tokenizer/ids.json'),
   `{"note":${JSON.stringify(note)},\n"strings":${JSON.stringify(texts)},\n"families":{\n${lines.join(',\n')}\n}}\n`,
