@@ -222,8 +222,8 @@ void an_impostor_with_the_port_is_not_believed() {
   std::atomic<bool> over{false};
   std::thread impostor([&] {
     while (!over) {
-      const Patience patience = patience_ms(50);
-      if (!patience.wait_for(listener.get(), POLLIN)) continue;
+      if (!patience_ms(50).wait_for(listener.get(), POLLIN)) continue;
+      const Patience patience = patience_ms(2000);
       const Fd fd = accept_from(listener.get());
       Hello theirs;
       std::string reason;
