@@ -16,6 +16,11 @@ export function modelsDirectory(env: NodeJS.ProcessEnv): string {
   return join(cache, 'coxswain', 'models');
 }
 
+/** What survives a restart and is no cache: the highest epoch a rank obeyed. */
+export function stateDirectory(env: NodeJS.ProcessEnv): string {
+  return join(env['XDG_STATE_HOME'] ?? join(env['HOME'] ?? '.', '.local', 'state'), 'coxswain');
+}
+
 export async function modelFile(model: string, env: NodeJS.ProcessEnv): Promise<string> {
   if (existsSync(model)) return resolve(model);
   const entry = findEntry(model);

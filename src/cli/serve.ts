@@ -1,0 +1,44 @@
+// `cox up` and `cox coordinator`: a cluster with its HTTP server, until SIGINT or SIGTERM.
+import { createHttpServer } from '../api/http-server.ts';
+import type { ClusterConfig } from '../config/schema.ts';
+import { readApiKeys } from '../config/secrets.ts';
+import { type ClusterStart, withCluster } from './cluster.ts';
+import { print, printJson, say } from './terminal.ts';
+
+export interface ServeOptions {
+  readonly start: ClusterStart;
+  readonly config: ClusterConfig;
+  readonly json: boolean;
+}
+
+export function serve({ start, config, json }: ServeOptions): Promise<void> {
+  const apiKeys = readApiKeys(config);
+  return withCluster(start, async (cluster, signal, log) => {
+    const server = createHttpServer({
+      backend: cluster.backend,
+      log,
+      apiKeys,
+      limits: { bodyBytesMax: config.bodyMax },
+    });
+    const url = await server.listen(config.port, config.host);
+    try {
+      if (json) printJson({ event: 'ready', url, pid: process.pid, ranks: cluster.ranks() });
+      else {
+        print(
+          `ready: ${url}/v1 (${cluster.ranks().length} ranks, context ${cluster.contextTokens})`,
+        );
+        say('Stop with Ctrl-C.');
+      }
+      await aborted(signal);
+    } finally {
+      await server.close();
+    }
+  });
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
