@@ -39,8 +39,8 @@ export function refuseTooLong(
 ): Refusal | null {
   const { length } = request.tokens;
   const most = tokensMax(limits, blockTokens);
-  const room = request.kind === 'generate' ? most - 1 : Math.min(limits.context, most - 1);
-  if (length <= room) return null;
+  const rows = Math.min(limits.context, limits.kvBlocks * blockTokens);
+  if (length <= (request.kind === 'generate' ? most - 1 : rows)) return null;
   const bound =
     most === limits.context
       ? `the context of ${limits.context}`

@@ -6,7 +6,7 @@ const DECODING_US = 50_000;
 /** While anyone waits for a turn. */
 const WAITING_US = 250_000;
 /** Nobody waits: long steps are cheap, but a newcomer or a cancel waits for the steps in flight. */
-const ALONE_US = 1_000_000;
+const ALONE_US = 500_000;
 const ROWS_MIN = 16;
 const ROWS_MAX = 2048;
 /** Before anything was measured: small enough for a slow machine, large enough to measure. */

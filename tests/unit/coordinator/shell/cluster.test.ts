@@ -1,9 +1,13 @@
 // A cluster over real sockets with fake engines: it opens, answers, survives lost ranks, and ends clean.
+
+import { createServer } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { InferenceEvent, InferenceRequest } from '../../../../src/api/backend.ts';
+import { present } from '../../../../src/base/assert.ts';
 import { toCoxswainError } from '../../../../src/base/errors.ts';
-import type { Cluster } from '../../../../src/coordinator/shell/open-cluster.ts';
+import { type Cluster, openClusterWith } from '../../../../src/coordinator/shell/open-cluster.ts';
 import { type FakeCluster, fakeCluster, VOCAB } from './fake-cluster.ts';
+import { FlakyProxy } from './flaky-proxy.ts';
+import { answerOf, failureOf, request } from './requests.ts';
 
 const open: Cluster[] = [];
 
@@ -11,69 +15,20 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((cluster) => cluster.close()));
 });
 
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
+      server.close(() => resolve(port));
+    });
+  });
+}
+
 async function opened(fake: FakeCluster): Promise<Cluster> {
   const cluster = await fake.open();
   open.push(cluster);
   return cluster;
-}
-
-function request(more: Partial<InferenceRequest> = {}): InferenceRequest {
-  return {
-    id: 'r1',
-    model: 'fake',
-    prompt: { kind: 'text', text: 'hello world' },
-    maxTokens: 40,
-    temperature: 0,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    logitBias: [],
-    seed: 7,
-    stop: [],
-    choices: 1,
-    logprobs: false,
-    topLogprobs: 0,
-    ignoreEos: true,
-    scope: 'test',
-    ...more,
-  };
-}
-
-const never = new AbortController().signal;
-
-interface Answer {
-  readonly texts: string[];
-  readonly events: InferenceEvent[];
-}
-
-async function answerOf(
-  cluster: Cluster,
-  wanted: InferenceRequest,
-  onText?: (count: number) => void,
-): Promise<Answer> {
-  const texts = Array.from({ length: wanted.choices }, () => '');
-  const events: InferenceEvent[] = [];
-  let count = 0;
-  for await (const event of cluster.backend.infer(wanted, never)) {
-    events.push(event);
-    if (event.type !== 'text-delta') continue;
-    texts[event.choice] += event.text;
-    count += 1;
-    onText?.(count);
-  }
-  return { texts, events };
-}
-
-async function failureOf(work: () => Promise<unknown>) {
-  try {
-    await work();
-  } catch (thrown) {
-    return toCoxswainError(thrown);
-  }
-  throw new Error('it did not fail');
 }
 
 describe('a cluster of fake ranks', () => {
@@ -281,6 +236,59 @@ describe('a cluster that loses a rank', () => {
     const error = await failureOf(() => answerOf(cluster, request()));
     expect(['REQUEST_POISONOUS', 'RECOVERY_FAILED', 'RANK_LOST']).toContain(error.code);
     expect(deaths).toBeGreaterThan(1);
+  });
+});
+
+describe('a cluster whose control streams break', () => {
+  async function throughProxies(fake: FakeCluster) {
+    const proxies: FlakyProxy[] = [];
+    const { launch } = fake.dependencies;
+    const dependencies = {
+      ...fake.dependencies,
+      launch: (launched: Parameters<typeof launch>[0]) => {
+        const proxy = present(proxies[launched.rank], 'a proxy for every rank');
+        return launch({ ...launched, join: `127.0.0.1:${proxy.port}` });
+      },
+    };
+    const listenPort = await freePort();
+    for (const _ of fake.dependencies.plan.ranks) proxies.push(await FlakyProxy.listen(listenPort));
+    const options = { ...fake.options, listenPort };
+    const cluster = await openClusterWith(options, dependencies, new AbortController().signal);
+    open.push(cluster);
+    return { cluster, proxies };
+  }
+
+  it('goes on in the same epoch when they come back at once', async () => {
+    const calm = await opened(fakeCluster());
+    const undisturbed = (await answerOf(calm, request({ maxTokens: 300 }))).texts[0];
+    const fake = fakeCluster({ stepUs: () => 2000 });
+    const { cluster, proxies } = await throughProxies(fake);
+    const { texts, events } = await answerOf(cluster, request({ maxTokens: 300 }), (count) => {
+      if (count % 50 === 20) proxies[(count / 10) % 2]?.cut(false);
+    });
+    expect(texts[0]).toBe(undisturbed);
+    console.log(fake.logs.map((l) => JSON.stringify(l)).join('\n'));
+    expect(events.some(({ type }) => type === 'recovering')).toBe(false);
+    expect(cluster.describe()).toMatchObject({ epoch: 1, epochs_lost: 0 });
+    await cluster.close();
+    await Promise.all(proxies.map((proxy) => proxy.close()));
+  });
+
+  it('gives the rank up when they do not, and takes it back later', async () => {
+    const fake = fakeCluster({ stepUs: () => 2000 });
+    const { cluster, proxies } = await throughProxies(fake);
+    const undisturbed = (await answerOf(cluster, request())).texts[0];
+    const { texts } = await answerOf(cluster, request({ scope: 'other' }), (count) => {
+      if (count !== 10) return;
+      proxies[1]?.cut(true);
+      setTimeout(() => proxies[1]?.allow(), 5500);
+    });
+    expect(texts[0]).toBe(undisturbed);
+    expect(cluster.describe()).toMatchObject({ epoch: 2, epochs_lost: 1 });
+    const lost = fake.logs.find(({ message }) => message === 'rank lost');
+    expect(lost?.fields['rank']).toBe(1);
+    await cluster.close();
+    await Promise.all(proxies.map((proxy) => proxy.close()));
   });
 });
 
