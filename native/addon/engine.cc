@@ -355,16 +355,17 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     core->bridge = std::shared_ptr<comm::GrpcBridge>(context, context->bridge.get());
   }
 
+  // Frames and hang-ups that come after close() or before any epoch concern nobody.
   void grpc_deliver(const Napi::CallbackInfo& info) {
-    const std::shared_ptr<Core> core = open_core(info);
-    if (!core->bridge) return;
+    const std::shared_ptr<Core> core = core_;
+    if (!core || !core->bridge) return;
     const std::span<const std::byte> frame = bytes_argument(info, 1);
     guarded(info.Env(), [&] { core->bridge->port(peer_argument(info)).deliver(frame); });
   }
 
   void grpc_closed(const Napi::CallbackInfo& info) {
-    const std::shared_ptr<Core> core = open_core(info);
-    if (!core->bridge) return;
+    const std::shared_ptr<Core> core = core_;
+    if (!core || !core->bridge) return;
     const std::string reason = info.Length() > 1 ? info[1].ToString().Utf8Value() : "";
     guarded(info.Env(), [&] { core->bridge->port(peer_argument(info)).closed(reason); });
   }

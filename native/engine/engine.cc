@@ -190,17 +190,17 @@ class RunningEngine final : public Engine {
   void execute_one(const std::vector<std::byte>& bytes) {
     uint64_t step = step_.load();
     try {
-      if (failure_) {
-        throw EngineError(failure_->code(), "refused, because an earlier step failed: " +
-                                                std::string(failure_->what()));
-      }
-      if (!steps_->in_epoch())
-        throw EngineError("STEP_INVALID", "a step came before any epoch began");
       if (bytes.empty()) {
         throw EngineError("STEP_INVALID", "more than " + std::to_string(kQueueMax) + " steps wait");
       }
       const StepRecord record = decode_step_record(bytes);
       step = record.step;
+      if (failure_) {
+        throw EngineError(failure_->code(), "step refused, because an earlier step failed: " +
+                                                std::string(failure_->what()));
+      }
+      if (!steps_->in_epoch())
+        throw EngineError("STEP_INVALID", "a step came before any epoch began");
       step_.store(step, std::memory_order_relaxed);
       item_.store(0, std::memory_order_relaxed);
       std::vector<std::byte> result = steps_->run(record, bytes, fence_, item_);

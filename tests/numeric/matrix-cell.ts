@@ -1,0 +1,190 @@
+// One cell of the matrix: a model on a topology, over a transport, in a mode, with a kernel set, a number
+// of threads and a chunk size. Owns the references that cells are held against:
+//   exact    the oracle's logits, 1e-3
+//   a8       the oracle's logits statistically (rms over all recorded logits)
+//   one TP rank (one rank, PP)   every bit of the scalar kernels on one rank with one thread
+//   several TP ranks             every bit of any other cell with the same split; the one rank statistically
+import { createHash } from 'node:crypto';
+import { expect } from 'vitest';
+import { present } from '../../src/base/assert.ts';
+import type { Topology, Transport } from '../../src/engine/engine.ts';
+import { type ClusterOptions, oracleModel, Session, withCluster } from './driver.ts';
+import { expectPrompt, type OracleCase, type OracleVectors, oracleVectors } from './oracle-case.ts';
+import { OWN_NAMES, ownModel, ownVectors } from './own-case.ts';
+
+export const TOPOLOGIES: Readonly<Record<string, Pick<Topology, 'split' | 'pp'>>> = {
+  'one rank': { split: [1], pp: 1 },
+  'TP 2': { split: [1, 1], pp: 1 },
+  'TP 3,2,1': { split: [3, 2, 1], pp: 1 },
+  'TP 1,1,1,1': { split: [1, 1, 1, 1], pp: 1 },
+  'PP 2': { split: [1], pp: 2 },
+  'TP 2 x PP 2': { split: [1, 1], pp: 2 },
+};
+
+export const MODES: Readonly<Record<string, Pick<Topology, 'exact' | 'kvType'>>> = {
+  'exact, f32': { exact: true, kvType: 'f32' },
+  'a8, f16': { exact: false, kvType: 'f16' },
+};
+
+/** Root mean square difference of logits (which are about 3 rms) that a8 and F16 rounding may make. */
+const A8_BLOCK_RMS = 0.2;
+const A8_FLOAT_RMS = 0.01;
+
+export interface MatrixCell {
+  readonly model: string;
+  readonly topology: string;
+  readonly transport: string;
+  readonly mode: string;
+  readonly isa: string;
+  readonly threads: number;
+  readonly chunk: number;
+}
+
+interface Reference {
+  readonly logits: readonly Float32Array[];
+  readonly digests: readonly string[];
+}
+
+const references = new Map<string, Promise<Reference>>();
+/** Row digests by (model, mode, split), with the cell that made them first. */
+const seen = new Map<string, { readonly title: string; readonly digests: readonly string[] }>();
+
+export const titleOf = (cell: MatrixCell): string =>
+  `${cell.model}, ${cell.topology}, ${cell.transport}, ${cell.mode}, ${cell.isa}, ` +
+  `${cell.threads} thread(s), chunks of ${cell.chunk}`;
+
+export const modelPath = (model: string): string =>
+  OWN_NAMES.includes(model) ? ownModel(model) : oracleModel(model);
+
+/** Types that a8 multiplies with int8 activations. */
+const isBlockType = (model: string): boolean => /\.i?q\d/.test(model);
+
+function vectorsOf(model: string): OracleVectors {
+  return OWN_NAMES.includes(model) ? ownVectors(model) : oracleVectors(model);
+}
+
+const longCase = (vectors: OracleVectors): OracleCase =>
+  present(
+    vectors.cases.find((candidate) => candidate.name === 'long'),
+    'a long case',
+  );
+
+const digestsOf = (logits: readonly Float32Array[]): string[] =>
+  logits.map((row) => createHash('sha256').update(row).digest('hex').slice(0, 16));
+
+async function logitsOfCell(cell: MatrixCell, prompt: readonly number[]): Promise<Float32Array[]> {
+  const topology = {
+    ...present(TOPOLOGIES[cell.topology], 'a topology'),
+    ...present(MODES[cell.mode], 'a mode'),
+  };
+  const options: ClusterOptions = {
+    model: modelPath(cell.model),
+    topology,
+    threads: cell.threads,
+    transport: cell.transport === 'none' ? 'auto' : (cell.transport as Transport),
+  };
+  process.env['COX_ISA'] = cell.isa;
+  try {
+    return await withCluster(options, async (cluster) => {
+      expect(cluster.facts.map((facts) => facts.isa)).toEqual(cluster.facts.map(() => cell.isa));
+      const session = await Session.create(cluster, { slot: 0, tokensMax: prompt.length });
+      return await session.feed(prompt, cell.chunk);
+    });
+  } finally {
+    delete process.env['COX_ISA'];
+  }
+}
+
+function oneRankReference(cell: MatrixCell, prompt: readonly number[]): Promise<Reference> {
+  const key = `${cell.model}, ${cell.mode}`;
+  const known = references.get(key);
+  if (known !== undefined) return known;
+  const plain: MatrixCell = {
+    ...cell,
+    topology: 'one rank',
+    transport: 'none',
+    isa: 'scalar',
+    threads: 1,
+    chunk: prompt.length,
+  };
+  const made = logitsOfCell(plain, prompt).then((logits) => ({
+    logits,
+    digests: digestsOf(logits),
+  }));
+  references.set(key, made);
+  return made;
+}
+
+/** Over all ids at the recorded positions. */
+function rmsDifference(a: readonly Float32Array[], b: readonly Float32Array[]): number {
+  let sum = 0;
+  let count = 0;
+  a.forEach((row, pos) => {
+    const other = present(b[pos], 'as many rows');
+    row.forEach((logit, id) => {
+      sum += (logit - present(other[id], 'as many ids')) ** 2;
+    });
+    count += row.length;
+  });
+  return Math.sqrt(sum / count);
+}
+
+function rmsFromOracle(vectors: OracleVectors, logits: readonly Float32Array[]): number {
+  let sum = 0;
+  let count = 0;
+  for (const { pos, sampled, top } of longCase(vectors).positions) {
+    const row = present(logits[pos], 'a row a position');
+    const pairs = [
+      ...top,
+      ...sampled.map(
+        (logit, index) => [present(vectors.sampleIds[index], 'an id'), logit] as const,
+      ),
+    ];
+    for (const [id, logit] of pairs) sum += (present(row[id], 'an id') - logit) ** 2;
+    count += pairs.length;
+  }
+  return Math.sqrt(sum / count);
+}
+
+function expectSameDigests(
+  cell: MatrixCell,
+  digests: readonly string[],
+  wanted: { readonly title: string; readonly digests: readonly string[] },
+): void {
+  const row = digests.findIndex((digest, index) => digest !== wanted.digests[index]);
+  expect(row, `${titleOf(cell)}: first row whose bits differ from those of ${wanted.title}`).toBe(
+    -1,
+  );
+}
+
+export interface Measured {
+  readonly fromOracle: number;
+  readonly fromOneRank: number;
+}
+
+/** Runs a cell and holds it against all its references. */
+export async function checkCell(cell: MatrixCell): Promise<Measured> {
+  const vectors = vectorsOf(cell.model);
+  const reference = longCase(vectors);
+  const logits = await logitsOfCell(cell, reference.prompt);
+  const exact = cell.mode.startsWith('exact');
+  const bound = isBlockType(cell.model) ? A8_BLOCK_RMS : A8_FLOAT_RMS;
+  const fromOracle = rmsFromOracle(vectors, logits);
+  if (exact) expectPrompt(reference, vectors.sampleIds, logits);
+  else expect(fromOracle, 'rms from the oracle').toBeLessThan(bound);
+
+  const digests = digestsOf(logits);
+  const oneRank = await oneRankReference(cell, reference.prompt);
+  const fromOneRank = rmsDifference(logits, oneRank.logits);
+  const split = present(TOPOLOGIES[cell.topology], 'a topology').split;
+  if (split.length === 1) {
+    expectSameDigests(cell, digests, { title: 'the scalar one-rank run', ...oneRank });
+    return { fromOracle, fromOneRank };
+  }
+  expect(fromOneRank, 'rms from one rank').toBeLessThan(exact ? 1e-4 : bound);
+  const key = `${cell.model}, ${cell.mode}, ${split.join()}`;
+  const earlier = seen.get(key);
+  if (earlier === undefined) seen.set(key, { title: titleOf(cell), digests });
+  else expectSameDigests(cell, digests, earlier);
+  return { fromOracle, fromOneRank };
+}
