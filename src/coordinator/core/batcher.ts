@@ -16,6 +16,9 @@ import type { Slots } from './slots.ts';
 /** All logits of a row are some 200 to 600 KB: few rows a result, unless the request sets its chunk. */
 const LOGITS_ROWS_MAX = 8;
 
+/** Smaller chunks would cost the stages more than their overlap brings. */
+const STAGE_ROWS_MIN = 64;
+
 export interface Batch {
   readonly step: number;
   readonly runs: Run[];
@@ -65,13 +68,21 @@ export class Batcher {
     }
     const decodeRows = draft.rows;
     const others = othersNow(decoding.length, queueWaits || prefilling.length > 1);
-    let budget = this.rates.prefillRows(decodeRows, others);
+    let budget = Math.min(this.rates.prefillRows(decodeRows, others), this.stageShare(prefilling));
     prefilling.sort(byLongestUnserved);
     for (const candidate of prefilling) {
       budget -= this.addPrefill(draft, candidate, budget);
     }
     if (draft.rows === 0) return null;
     return { ...draft, load: { decodeRows, prefillRows: draft.rows - decodeRows } };
+  }
+
+  /** With several stages a prompt is cut, so that they work on its chunks at the same time. */
+  private stageShare(prefilling: readonly Candidate[]): number {
+    const { stages } = this.limits;
+    if (stages === 1) return Number.POSITIVE_INFINITY;
+    const left = prefilling.reduce((sum, { sequence, live }) => sum + rowsLeft(sequence, live), 0);
+    return Math.max(STAGE_ROWS_MIN, Math.ceil(left / (2 * stages)));
   }
 
   private chooseDecodes(step: number, decoding: Candidate[], prefills: boolean): Candidate[] {

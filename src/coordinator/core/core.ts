@@ -323,7 +323,9 @@ export class CoordinatorCore {
     const { work } = this;
     assert(work !== null, 'only a ready epoch is lost');
     this.totals.epochsLost += 1;
-    const culprit = this.recovery.noteEpochLost(work.requestsInFlight, now);
+    // A rank that obeys another coordinator says nothing about what it was computing.
+    const inFlight = code === 'EPOCH_FENCED' ? new Set<RequestState>() : work.requestsInFlight;
+    const culprit = this.recovery.noteEpochLost(inFlight, now);
     const steps = work.flight.count;
     this.dropWork();
     this.state = 'recovering';

@@ -91,6 +91,21 @@ describe('batching', () => {
     expect(Math.min(...widths)).toBeGreaterThan(0);
   });
 
+  test('with two stages a lone prompt is cut, so that both have a chunk to work on', async () => {
+    const bench = await CoreBench.ready({
+      pp: 2,
+      blockTokens: 16,
+      limits: { context: 4_000, kvBlocks: 300, stepRowsMax: 2_048 },
+      stepUs: (rows) => 100 * rows,
+    });
+    bench.submit(generate('a', prompt(1_200, 1), 1));
+    while (bench.outcomes.get('a').end === null) bench.run(1);
+    const alone = bench.clock.now;
+    // One stage after the other would take twice the compute time of one.
+    expect(alone).toBeLessThan(1.5 * 120);
+    expect(bench.outcomes.tokens('a')).toEqual(text(prompt(1_200, 1), 1));
+  });
+
   test('the chunk of a score request is kept even while others decode', async () => {
     const bench = await CoreBench.ready();
     bench.submit(generate('a', prompt(5, 1), 30));
