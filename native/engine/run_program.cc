@@ -32,17 +32,19 @@ int64_t groups_of(int64_t rows) { return (rows + kernels::kRowGroup - 1) / kerne
 ProgramRunner::ProgramRunner(const models::Model& model, const Program& program, KvBlocks& kv,
                              ThreadPool& pool, kernels::Isa isa, int64_t context)
     : model_(model), program_(program), kv_(kv), pool_(pool), kernels_(kernels::kernels_for(isa)) {
-  int64_t group_heads = 1;
+  // Pieces hold one head or a whole group, and which needs more is no matter of size: a tile of
+  // single heads has 16 queries, one of groups of three has 15.
+  int64_t attention = kernels::attention_scratch_floats(1, model.head_dim);
   for (const models::HeadGroup& group : model.head_groups) {
-    group_heads = std::max(group_heads, group.head_count);
+    attention =
+        std::max(attention, kernels::attention_scratch_floats(group.head_count, model.head_dim));
   }
   int64_t widest = 0;
   for (const models::WeightView& view : model.weights) widest = std::max(widest, view.k);
   const size_t blocks = static_cast<size_t>(context / kernels::kKvBlockTokens + 1);
   scratch_.resize(static_cast<size_t>(pool.threads()));
   for (ThreadScratch& scratch : scratch_) {
-    scratch.attention.resize(
-        static_cast<size_t>(kernels::attention_scratch_floats(group_heads, model.head_dim)));
+    scratch.attention.resize(static_cast<size_t>(attention));
     scratch.dequantized.resize(static_cast<size_t>(widest));
     scratch.keys.resize(blocks);
     scratch.values.resize(blocks);
