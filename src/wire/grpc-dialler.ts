@@ -1,4 +1,5 @@
 // Dials one bidirectional gRPC stream on a connection of its own. The stream is not proved yet.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientOptions, credentials } from '@grpc/grpc-js';
 import { CoxswainError } from '../base/errors.ts';
 import { GRPC_CHANNEL_LIMITS } from './grpc-listener.ts';
@@ -48,19 +49,23 @@ export async function dialGrpc(
     call.cancel();
     client.close();
   };
-  const closed = new Promise<void>((resolve) => {
-    call.on('close', () => {
-      client.close();
-      resolve();
-    });
+  // Not every broken call says 'close': an error, or the moment that is given it, is an end as well.
+  const ended = new Promise<void>((resolve) => {
+    call.on('close', resolve);
+    call.on('status', () => resolve());
+    call.on('error', () => resolve());
   });
   return {
     pipe,
     destroy,
     finish: async () => {
-      const cut = setTimeout(destroy, FINISH_MS);
-      await closed;
-      clearTimeout(cut);
+      const timer = new AbortController();
+      await Promise.race([
+        ended,
+        sleep(FINISH_MS, undefined, { signal: timer.signal }).catch(() => undefined),
+      ]);
+      timer.abort();
+      destroy();
     },
   };
 }

@@ -3,6 +3,7 @@
 // around unseen. Also runs the proof itself, with the limits that hold before it (4 KiB, 5 s).
 // One channel a connection; it ends with the connection and is never reused.
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { BrokenInvariant } from '../base/assert.ts';
 import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 import type { MessagePipe } from './grpc-pipe.ts';
 import { coordinatorBodyCodec, frameCodec, MESSAGE_BYTES_MAX, rankBodyCodec } from './messages.ts';
@@ -54,6 +55,8 @@ export class SecureChannel {
       try {
         onBody(this.open(message));
       } catch (thrown) {
+        // A bug of ours is not the other side's fault: it must not hide behind a closed connection.
+        if (thrown instanceof BrokenInvariant) throw thrown;
         this.pipe.close(toCoxswainError(thrown).message);
       }
     }, onClosed);

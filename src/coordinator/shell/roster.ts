@@ -100,14 +100,15 @@ export class Roster {
   /** The process in this rank is given up; its connection is closed. */
   lose(rank: number, code: ErrorCode, message: string): void {
     const member = present(this.members[rank], 'the rank is one of the plan');
-    const { occupant, label } = member;
+    const { occupant } = member;
     if (occupant === null) return;
+    const whose = `pid ${occupant.hello.pid} on ${occupant.hello.host}`;
     member.occupant = null;
     if (occupant.resumeTimer !== null) clearTimeout(occupant.resumeTimer);
     occupant.channel?.close(message);
     if (!this.closing) {
       this.options.log.warn({ rank, code, reason: message }, 'rank lost');
-      this.options.events.onLost(rank, code, `${label}: ${message}`);
+      this.options.events.onLost(rank, code, `${message} (${whose})`);
     }
     this.changed.notify();
   }
@@ -286,6 +287,6 @@ export class Roster {
     }
     occupant.failure = { epoch: failed.epoch, code, message };
     this.changed.notify();
-    this.options.events.onFailed(member.rank, failed.epoch, code, message);
+    this.options.events.onFailed(member.rank, failed.epoch, code, failed.message);
   }
 }
