@@ -182,7 +182,7 @@ export class RankCore {
 
   private onEngineEvent(event: EngineEvent): RankEffect[] {
     const { epoch: state } = this;
-    if (state.kind !== 'open' || false) return [];
+    if (state.kind !== 'open' || event.epoch !== state.epoch) return [];
     if (event.kind === 'failed') {
       const code = isErrorCode(event.code) ? event.code : 'INTERNAL';
       return this.fail(event.step, code, event.message);
