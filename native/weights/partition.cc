@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -40,11 +41,13 @@ std::vector<int64_t> apportion(int64_t units, const std::vector<double>& weights
 namespace {
 
 struct Best {
-  double worst = std::numeric_limits<double>::infinity();
-  double squares = std::numeric_limits<double>::infinity();
-  int64_t from = -1;  // boundary before this worker's range
+  double worst = std::numeric_limits<double>::infinity();        // largest cost / weight
+  double worst_count = std::numeric_limits<double>::infinity();  // largest number of items / weight
+  double squares = std::numeric_limits<double>::infinity();      // of the numbers / weight
+  int64_t from = -1;                                             // cut before this worker's range
   bool better_than(const Best& other) const {
-    return worst < other.worst || (worst == other.worst && squares < other.squares);
+    return std::tie(worst, worst_count, squares) <
+           std::tie(other.worst, other.worst_count, other.squares);
   }
 };
 
@@ -59,15 +62,16 @@ std::vector<int64_t> partition(int64_t items, int64_t grain, const std::vector<d
   const auto bound = [&](size_t cut) { return static_cast<int64_t>(cut) * grain; };
   // table[w][c]: the best way to give the first c grains to the first w workers.
   std::vector<std::vector<Best>> table(workers + 1, std::vector<Best>(cuts));
-  table[0][0] = {0, 0, 0};
+  table[0][0] = {0, 0, 0, 0};
   for (size_t w = 1; w <= workers; ++w) {
     for (size_t end = 0; end < cuts; ++end) {
       for (size_t begin = 0; begin <= end; ++begin) {
         const Best& before = table[w - 1][begin];
         if (before.from < 0 || (nobody_idle && begin == end)) continue;
         const double time = cost(bound(begin), bound(end)) / weights[w - 1];
-        const Best candidate = {std::max(before.worst, time), before.squares + time * time,
-                                static_cast<int64_t>(begin)};
+        const double count = static_cast<double>(end - begin) / weights[w - 1];
+        const Best candidate = {std::max(before.worst, time), std::max(before.worst_count, count),
+                                before.squares + count * count, static_cast<int64_t>(begin)};
         Best& best = table[w][end];
         // Later starts win ties: that leaves more to the workers before.
         if (candidate.better_than(best) || !best.better_than(candidate)) best = candidate;
