@@ -33,6 +33,7 @@ interface Member {
   epochMax: number;
   loaded: boolean;
   ready: boolean;
+  nextStep: number;
 }
 
 export class SimCoordinator {
@@ -45,6 +46,8 @@ export class SimCoordinator {
   private phase: 'gathering' | 'opening' | 'ready' | 'failed' = 'gathering';
   private epoch = 0;
   private attempt = 0;
+  /** Of the steps of this epoch. */
+  private readonly outputsOf = new Map<number, number>();
   private readonly encoder = new StepEncoder();
   private timer = 0;
   private watch = 0;
@@ -59,6 +62,7 @@ export class SimCoordinator {
       epochMax: 0,
       loaded: false,
       ready: false,
+      nextStep: 0,
     }));
     this.gather();
   }
@@ -140,6 +144,7 @@ export class SimCoordinator {
     );
     const bytes = this.encoder.encode(record).slice();
     const { epoch, step } = record;
+    this.outputsOf.set(step, record.outputs.length);
     for (const { stream } of this.members) {
       stream?.sendToRank({ type: 'step', epoch, step, record: bytes });
     }
@@ -150,7 +155,8 @@ export class SimCoordinator {
     if (member.stream !== stream) return;
     switch (message.type) {
       case 'hello':
-        member.epochMax = message.epochMax;
+        // Now and then too low, as if another coordinator had been quicker: ranks must refuse.
+        member.epochMax = message.epochMax - (this.world.prng.chance(0.2) ? 1 : 0);
         stream.sendToRank({ type: 'assign', assignment: this.assignment(stream.rank) });
         break;
       case 'loaded':
@@ -166,33 +172,44 @@ export class SimCoordinator {
         this.onResult(stream.rank, message.bytes);
         break;
       case 'failed':
-        member.epochMax = Math.max(member.epochMax, message.epoch);
-        if (this.phase === 'opening') this.gather();
-        else if (message.epoch === this.epoch) {
-          const code = isErrorCode(message.code) ? message.code : 'INTERNAL';
-          this.rankFailed(stream.rank, code, message.message);
-        }
+        this.onFailed(stream.rank, message);
         break;
       case 'fenced':
         break;
     }
   }
 
+  private onFailed(rank: number, failed: Extract<FromRank, { type: 'failed' }>): void {
+    const { epoch, code, message } = failed;
+    const member = this.member(rank);
+    member.epochMax = Math.max(member.epochMax, epoch);
+    if (this.phase === 'opening') this.gather();
+    else if (epoch === this.epoch) {
+      this.rankFailed(rank, isErrorCode(code) ? code : 'INTERNAL', message);
+    }
+  }
+
   private onResult(rank: number, bytes: Uint8Array): void {
     const { prng, clock, repeatChance } = this.world;
     const result = decodeStepResult(bytes);
+    if (result.epoch === this.epoch) this.member(rank).nextStep = result.step + 1;
     this.handle({ type: 'step-result', rank, result });
     if (prng.chance(repeatChance)) this.handle({ type: 'step-result', rank, result });
     if (!prng.chance(repeatChance)) return;
-    // Much later, and forged, so that accepting it would show: an old epoch must not count.
-    const forged = result.outputs.map((output) =>
-      output.want === 'token' && !output.skipped ? { ...output, id: (output.id + 1) % 60 } : output,
-    );
-    clock.after(prng.uniform() * 600, () => {
-      if (this.phase !== 'ready' || this.epoch === result.epoch) return;
-      this.world.onStale();
-      this.event({ type: 'step-result', rank, result: { ...result, outputs: forged } });
-    });
+    clock.after(prng.uniform() * 600, () => this.forge(rank, result.epoch));
+  }
+
+  /** An answer of an old epoch that would fit the step now due, and that would show in the text. */
+  private forge(rank: number, oldEpoch: number): void {
+    if (this.phase !== 'ready' || this.epoch === oldEpoch) return;
+    const step = this.member(rank).nextStep;
+    const count = this.outputsOf.get(step);
+    if (count === undefined) return;
+    this.world.onStale();
+    const output = { want: 'token', skipped: false, finish: 'no', logprob: 0, top: [] } as const;
+    const outputs = Array.from({ length: count }, (_, index) => ({ ...output, id: index }));
+    const result = { epoch: oldEpoch, step, outputs, computeUs: 1, waitUs: 0 };
+    this.event({ type: 'step-result', rank, result });
   }
 
   private onClosed(stream: SimStream): void {
@@ -271,6 +288,8 @@ export class SimCoordinator {
     this.attempt = 0;
     this.epochsOpened += 1;
     const { epoch, firstStep } = this;
+    this.outputsOf.clear();
+    for (const member of this.members) member.nextStep = firstStep;
     this.handle({ type: 'epoch-ready', epoch, firstStep, limits: this.world.limits });
   }
 

@@ -121,7 +121,7 @@ export class SimRank {
         this.stream?.sendToCoordinator({ type: 'loaded', facts: effect.facts });
         break;
       case 'persist-epoch':
-        assert(effect.epoch >= this.persisted.epoch, 'the epoch on disk only grows');
+        assert(effect.epoch > this.persisted.epoch, 'an epoch is obeyed once');
         this.persisted = { epoch: effect.epoch, incarnation: effect.incarnation };
         break;
       case 'fence-engine':

@@ -150,6 +150,8 @@ class Simulation {
   check(): SimReport {
     const failed: Record<string, number> = {};
     const epochsLost = this.sum(({ core }) => core.status.epochsLost);
+    const { faults, poison, rival } = this.setting;
+    assert(faults > 0 || poison || rival || epochsLost === 0, 'no epoch is lost without a cause');
     for (const visit of this.visits) {
       const outcome = this.outcomes.get(visit.request.id);
       checkVisit(SHAPE, visit, outcome, this.codesAllowed(visit, epochsLost));
@@ -174,7 +176,8 @@ class Simulation {
     if (request.id === this.poisonId && faults === 0 && !rival) return ['REQUEST_POISONOUS'];
     const codes: string[] = [];
     if (request.id === this.poisonId) codes.push('REQUEST_POISONOUS');
-    if (faults > 0 && epochsLost >= 3) codes.push('REQUEST_POISONOUS', 'RECOVERY_FAILED');
+    if ((faults > 0 || rival) && epochsLost >= 3)
+      codes.push('REQUEST_POISONOUS', 'RECOVERY_FAILED');
     if (rival || restartFails > 0) codes.push('RECOVERY_FAILED', 'RANK_LOST', 'CLUSTER_NOT_READY');
     return codes;
   }
