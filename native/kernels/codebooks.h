@@ -20,6 +20,26 @@ inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -
 inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                             0, -1, -2, -3, -4, -6, -8, -12};
 
+enum class Codebook { kNone, kIq2, kIq3Xxs, kIq3S, kIq4, kMxfp4 };
+
+constexpr int8_t codebook_value(Codebook codebook, int code) {
+  switch (codebook) {
+    case Codebook::kNone:
+      break;
+    case Codebook::kIq2:
+      return kIq2Values[code];
+    case Codebook::kIq3Xxs:
+      return kIq3XxsValues[code];
+    case Codebook::kIq3S:
+      return kIq3SValues[code];
+    case Codebook::kIq4:
+      return kIq4Values[code];
+    case Codebook::kMxfp4:
+      return kMxfp4Values[code];
+  }
+  return 0;
+}
+
 extern const uint16_t kIq2XxsGrid[256];
 extern const uint16_t kIq2XsGrid[512];
 extern const uint16_t kIq2SGrid[1024];

@@ -23,9 +23,9 @@ enum class MinKind {
 };
 
 struct PackLayout {
-  int bits;              // 4 or 8 bits a code
-  int offset;            // 0 or a power of two; 0 exactly where the type has minima
-  const int8_t* values;  // 16 values of the codes, or nullptr: the code minus offset itself
+  int bits;           // 4 or 8 bits a code
+  int offset;         // 0 or a power of two; 0 exactly where the type has minima
+  Codebook codebook;  // what the codes stand for; kNone: the code minus offset itself
   ScaleKind scale;
   float factor;  // power of two that the stored scale is multiplied with
   int subs;      // integer sub-scales a block: 0, 1 or 2
@@ -36,46 +36,46 @@ constexpr PackLayout layout_of(TensorType type) {
   constexpr ScaleKind h = ScaleKind::kHalf;
   switch (type) {
     case TensorType::kQ4_0:
-      return {4, 8, nullptr, h, 1.0f, 0, MinKind::kNone};
+      return {4, 8, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kQ4_1:
-      return {4, 0, nullptr, h, 1.0f, 0, MinKind::kHalf};
+      return {4, 0, Codebook::kNone, h, 1.0f, 0, MinKind::kHalf};
     case TensorType::kQ5_0:
-      return {8, 16, nullptr, h, 1.0f, 0, MinKind::kNone};
+      return {8, 16, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kQ5_1:
-      return {8, 0, nullptr, h, 1.0f, 0, MinKind::kHalf};
+      return {8, 0, Codebook::kNone, h, 1.0f, 0, MinKind::kHalf};
     case TensorType::kQ8_0:
-      return {8, 128, nullptr, h, 1.0f, 0, MinKind::kNone};
+      return {8, 128, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kQ2_K:
-      return {4, 0, nullptr, h, 1.0f, 2, MinKind::kScaledHalf};
+      return {4, 0, Codebook::kNone, h, 1.0f, 2, MinKind::kScaledHalf};
     case TensorType::kQ3_K:
-      return {4, 4, nullptr, h, 1.0f, 2, MinKind::kNone};
+      return {4, 4, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
     case TensorType::kQ4_K:
-      return {4, 0, nullptr, h, 1.0f, 1, MinKind::kScaled};
+      return {4, 0, Codebook::kNone, h, 1.0f, 1, MinKind::kScaled};
     case TensorType::kQ5_K:
-      return {8, 0, nullptr, h, 1.0f, 1, MinKind::kScaled};
+      return {8, 0, Codebook::kNone, h, 1.0f, 1, MinKind::kScaled};
     case TensorType::kQ6_K:
-      return {8, 32, nullptr, h, 1.0f, 2, MinKind::kNone};
+      return {8, 32, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
     case TensorType::kIQ2_XXS:
-      return {4, 64, kIq2Values, h, 0.125f, 1, MinKind::kNone};
+      return {4, 64, Codebook::kIq2, h, 0.125f, 1, MinKind::kNone};
     case TensorType::kIQ2_XS:
     case TensorType::kIQ2_S:
-      return {4, 64, kIq2Values, h, 0.125f, 2, MinKind::kNone};
+      return {4, 64, Codebook::kIq2, h, 0.125f, 2, MinKind::kNone};
     case TensorType::kIQ3_XXS:
-      return {4, 64, kIq3XxsValues, h, 0.25f, 1, MinKind::kNone};
+      return {4, 64, Codebook::kIq3Xxs, h, 0.25f, 1, MinKind::kNone};
     case TensorType::kIQ3_S:
-      return {4, 16, kIq3SValues, h, 1.0f, 1, MinKind::kNone};
+      return {4, 16, Codebook::kIq3S, h, 1.0f, 1, MinKind::kNone};
     case TensorType::kIQ4_NL:
-      return {4, 128, kIq4Values, h, 1.0f, 0, MinKind::kNone};
+      return {4, 128, Codebook::kIq4, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kIQ4_XS:
-      return {4, 128, kIq4Values, h, 1.0f, 1, MinKind::kNone};
+      return {4, 128, Codebook::kIq4, h, 1.0f, 1, MinKind::kNone};
     case TensorType::kMXFP4:
-      return {4, 16, kMxfp4Values, ScaleKind::kE8M0, 1.0f, 0, MinKind::kNone};
+      return {4, 16, Codebook::kMxfp4, ScaleKind::kE8M0, 1.0f, 0, MinKind::kNone};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:
       break;
   }
-  return {0, 0, nullptr, h, 0.0f, 0, MinKind::kNone};  // not a block type: bits 0
+  return {0, 0, Codebook::kNone, h, 0.0f, 0, MinKind::kNone};  // not a block type: bits 0
 }
 
 // Bytes of one 32-column block of a 16-row group: the codes, and beside them the scale record

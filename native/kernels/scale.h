@@ -21,7 +21,8 @@ inline float block_scale(const PackLayout& layout, uint16_t stored) {
 }
 
 inline int code_value(const PackLayout& layout, uint8_t code) {
-  return layout.values != nullptr ? layout.values[code] : code - layout.offset;
+  if (layout.codebook == Codebook::kNone) return code - layout.offset;
+  return codebook_value(layout.codebook, code);
 }
 
 }  // namespace coxswain::kernels

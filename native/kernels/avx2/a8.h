@@ -75,7 +75,7 @@ struct A8 {
         W raw = load_bytes(codes + 64 * v);
         if constexpr (Half == 1) raw = _mm256_srli_epi16(raw, 4);
         raw = _mm256_and_si256(raw, _mm256_set1_epi8(15));
-        if constexpr (kLayout.values != nullptr) {
+        if constexpr (kLayout.codebook != Codebook::kNone) {
           const __m128i table = Lanes::raw16(vector::kCodeTable<T, kSigned>.bytes);
           raw = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), raw);
         }
@@ -90,7 +90,7 @@ struct A8 {
   // The largest code byte of a type, which bounds how many 16-bit products may be added.
   static constexpr int largest_code(TensorType type) {
     const PackLayout layout = layout_of(type);
-    if (layout.values == nullptr) {
+    if (layout.codebook == Codebook::kNone) {
       switch (type) {
         case TensorType::kQ5_0:
         case TensorType::kQ5_1:
@@ -106,7 +106,7 @@ struct A8 {
     }
     int largest = 0;
     for (int i = 0; i < 16; ++i) {
-      const int code = layout.values[i] + layout.offset;
+      const int code = codebook_value(layout.codebook, i) + layout.offset;
       largest = code > largest ? code : largest;
     }
     return largest;

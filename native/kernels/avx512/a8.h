@@ -79,7 +79,8 @@ struct A8 {
         W raw = _mm512_loadu_si512(codes + 64 * v);
         if constexpr (Half == 1) raw = _mm512_srli_epi16(raw, 4);
         raw = _mm512_and_si512(raw, _mm512_set1_epi8(15));
-        if constexpr (kLayout.values != nullptr) raw = _mm512_shuffle_epi8(table<T>(), raw);
+        if constexpr (kLayout.codebook != Codebook::kNone)
+          raw = _mm512_shuffle_epi8(table<T>(), raw);
         w[v] = raw;
       }
     });

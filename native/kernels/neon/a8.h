@@ -81,7 +81,7 @@ struct A8 {
       } else {
         raw = vld1q_u8(codes + 64 * v);
         raw = Half == 1 ? vshrq_n_u8(raw, 4) : vandq_u8(raw, vdupq_n_u8(15));
-        if constexpr (kLayout.values != nullptr) {
+        if constexpr (kLayout.codebook != Codebook::kNone) {
           raw = vqtbl1q_u8(vld1q_u8(vector::kCodeTable<T, kSigned>.bytes), raw);
         }
       }

@@ -56,25 +56,37 @@ class AttentionTile {
   void run_block(int64_t first) {
     int64_t i0 = 0;
     while (seen(i0, first) == 0) ++i0;
-    int64_t i = i0;
-    for (; i + L::kKeyQueries <= queries_; i += L::kKeyQueries) {
-      score_queries<L::kKeyQueries, L::kKeys>(i, first);
-    }
-    for (; i < queries_; ++i) score_queries<1, 4>(i, first);
-    for (i = i0; i < queries_; ++i) soften(i, first);
-    for (i = i0; i + L::kValueQueries <= queries_; i += L::kValueQueries) {
-      weigh_queries<L::kValueQueries>(i, first);
-    }
-    for (; i < queries_; ++i) weigh_queries<1>(i, first);
+    for_chunks<L::kKeyQueries>(i0, [&](auto count, int64_t i) COX_INLINE_LAMBDA {
+      score_queries<decltype(count)::value>(i, first);
+    });
+    for (int64_t i = i0; i < queries_; ++i) soften(i, first);
+    for_chunks<L::kValueQueries>(i0, [&](auto count, int64_t i) COX_INLINE_LAMBDA {
+      weigh_queries<decltype(count)::value>(i, first);
+    });
     if (first > 0) {
-      for (i = i0; i < queries_; ++i) merge(i);
+      for (int64_t i = i0; i < queries_; ++i) merge(i);
     }
+  }
+
+  // body(count, i) over the queries from i on, Most at a time, the remainder as one smaller chunk.
+  template <int Most, class Body>
+  COX_INLINE void for_chunks(int64_t i, Body body) const {
+    for (; i + Most <= queries_; i += Most) body(std::integral_constant<int, Most>{}, i);
+    const int64_t left = queries_ - i;
+    if constexpr (Most > 3) {
+      if (left == 3) body(std::integral_constant<int, 3>{}, i);
+    }
+    if constexpr (Most > 2) {
+      if (left == 2) body(std::integral_constant<int, 2>{}, i);
+    }
+    if (left == 1) body(std::integral_constant<int, 1>{}, i);
   }
 
   // --- scores
   // ---------------------------------------------------------------------------------------
-  template <int Q, int K>
-  COX_INLINE void score_queries(int64_t i, int64_t first) {
+  template <int Q>
+  void score_queries(int64_t i, int64_t first) {
+    constexpr int K = Q == 1 ? 4 : L::kKeys;
     const uint8_t* keys = static_cast<const uint8_t*>(args_.k[first / kKvBlockTokens]);
     const int64_t count = seen(i + Q - 1, first);
     int64_t j = 0;
@@ -176,7 +188,7 @@ class AttentionTile {
   // --- weighted sum of V
   // ------------------------------------------------------------------------------
   template <int Q>
-  COX_INLINE void weigh_queries(int64_t i, int64_t first) {
+  void weigh_queries(int64_t i, int64_t first) {
     int64_t d = 0;
     constexpr int kVectors = Q == 1 ? 4 : L::kValueVectors;
     for (; d + 16 * kVectors <= dim_; d += 16 * kVectors) weigh<Q, kVectors>(i, first, d);

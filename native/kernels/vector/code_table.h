@@ -16,7 +16,7 @@ constexpr CodeBytes code_bytes_of(TensorType type, bool is_signed) {
   CodeBytes table{};
   for (int i = 0; i < 16; ++i) {
     const int offset = is_signed ? 0 : layout.offset;
-    table.bytes[i] = static_cast<uint8_t>(layout.values[i] + offset);
+    table.bytes[i] = static_cast<uint8_t>(codebook_value(layout.codebook, i) + offset);
   }
   return table;
 }
