@@ -3,12 +3,16 @@
 // received, and numbers that were seen before are dropped. One owner, who attaches each new channel.
 // Bound: OUTBOX_MESSAGES_MAX and OUTBOX_BYTES_MAX unacknowledged; beyond, send() fails with CONTROL_LOST.
 import { CoxswainError } from '../base/errors.ts';
-import type { SecureChannel } from './secure-channel.ts';
 
 const OUTBOX_MESSAGES_MAX = 4096;
 const OUTBOX_BYTES_MAX = 256 * 1024 * 1024;
 /** Received messages after which an acknowledgement goes out even without anything to say. */
 const ACK_EVERY = 16;
+
+/** One connection of the session: a SecureChannel. */
+export interface BodyChannel {
+  send(body: Uint8Array): void;
+}
 
 interface Numbers {
   number?: number;
@@ -17,7 +21,7 @@ interface Numbers {
 
 export class ReliableSession<Body extends object> {
   private readonly encode: (body: Body & Numbers) => Buffer;
-  private channel: SecureChannel | null = null;
+  private channel: BodyChannel | null = null;
   private readonly outbox: { readonly number: number; readonly bytes: Buffer }[] = [];
   private outboxBytes = 0;
   private sent = 0;
@@ -30,7 +34,7 @@ export class ReliableSession<Body extends object> {
   }
 
   /** Goes on over `channel`: sends again everything after `peerReceived`. */
-  attach(channel: SecureChannel, peerReceived: number): void {
+  attach(channel: BodyChannel, peerReceived: number): void {
     this.channel = channel;
     this.forget(peerReceived);
     for (const { bytes } of this.outbox) channel.send(bytes);
