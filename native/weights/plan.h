@@ -26,7 +26,7 @@ struct Topology {
 // Payload at the end of a greedy step, for the estimate below: what every other rank of the last
 // stage's group sends its leader (digest, partial sums, one candidate), and what the leader tells
 // each other rank of the plan (the verdict). Sampling with a long tail sends more candidates.
-inline constexpr uint64_t kCandidateFrameBytes = 28;
+inline constexpr uint64_t kCandidateFrameBytes = 32;
 inline constexpr uint64_t kVerdictFrameBytes = 24;
 inline constexpr int64_t kFfnPiece = 32;         // columns of the smallest FFN share
 inline constexpr int64_t kVocabularyPiece = 16;  // rows of the smallest share of the head
