@@ -321,7 +321,10 @@ export class Session {
       present(result.outputs[0], 'one output'),
     );
     this.tokens.push(last);
-    for (const output of outputs.slice(0, -1)) this.tokens.push(idOf(output));
+    for (const output of outputs.slice(0, -1)) {
+      const goesOn = !output.skipped && output.want === 'token' && output.finish === 'no';
+      if (goesOn) this.tokens.push(output.id);
+    }
     return outputs;
   }
 

@@ -1,7 +1,7 @@
 // Invariance (a row's value depends on its own inputs, its position and the weights): the logits of one
 // token sequence, computed in many ways, are equal in every bit.
-import { existsSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nativeExport } from '../../src/base/addon.ts';
 import { present } from '../../src/base/assert.ts';
 import { createPrng } from '../../src/base/prng.ts';
 import type { Output, Run } from '../../src/base/step-record.ts';
@@ -16,14 +16,9 @@ import {
   withCluster,
 } from './driver.ts';
 
-const CPU = existsSync('/proc/cpuinfo') ? readFileSync('/proc/cpuinfo', 'utf8') : '';
 /** Kernel sets of this processor; the others are skipped by name. */
-const HAS_ISA: Record<string, boolean> = {
-  scalar: true,
-  avx2: CPU.includes('avx2'),
-  avx512: CPU.includes('avx512_vnni'),
-  neon: process.arch === 'arm64',
-};
+const ISAS = ['scalar', 'avx2', 'avx512', 'neon'];
+const { available } = nativeExport<() => { readonly available: readonly string[] }>('host')();
 
 const VOCAB = 512;
 const LENGTH = 300; // more than one KV block
@@ -131,8 +126,8 @@ describe.each(SUBJECTS)('the bits of every logit with $title', ({ model, topolog
     expectSameBits(await logitsWith({ ...base, threads }, 1), wanted);
   });
 
-  describe.each(Object.keys(HAS_ISA))('with the %s kernels', (isa) => {
-    it.skipIf(!HAS_ISA[isa])('stay', async () => {
+  describe.each(ISAS)('with the %s kernels', (isa) => {
+    it.skipIf(!available.includes(isa))('stay', async () => {
       process.env['COX_ISA'] = isa;
       try {
         expectSameBits(await logitsWith(base, 50, isa), wanted);
