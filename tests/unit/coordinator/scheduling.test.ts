@@ -208,6 +208,40 @@ describe('recovery', () => {
     expect(bench.outcomes.get('b').cachedTokens).toBe(cachedBefore);
   });
 
+  test('suspects run one at a time, each until it is cleared, and all of them end well', async () => {
+    const bench = await CoreBench.ready();
+    for (const [id, salt] of [
+      ['a', 1],
+      ['b', 2],
+      ['c', 3],
+    ] as const) {
+      bench.submit(generate(id, prompt(9, salt), 50));
+    }
+    for (const epoch of [1, 2]) {
+      bench.run(14);
+      const failed = {
+        type: 'rank-failed',
+        epoch,
+        rank: 0,
+        code: 'RANK_LOST',
+        message: '',
+      } as const;
+      bench.event(failed);
+      await bench.openEpoch(epoch + 1);
+    }
+    const from = bench.records.length;
+    const seenBefore = ['a', 'b', 'c'].map((id) => bench.outcomes.tokens(id).length);
+    bench.run();
+    const widths = bench.records.slice(from).map(({ runs }) => runs.length);
+    // Three probations of 32 tokens, then whoever is left runs with the others.
+    expect(widths.slice(0, 90).filter((width) => width > 1)).toEqual([]);
+    expect(Math.max(...widths)).toBe(3);
+    for (const [index, id] of ['a', 'b', 'c'].entries()) {
+      expect(seenBefore[index]).toBeLessThan(18);
+      expect(bench.outcomes.tokens(id)).toEqual(text(prompt(9, index + 1), 50));
+    }
+  });
+
   test('a request that came while no epoch was ready is served by the next', async () => {
     const bench = new CoreBench();
     bench.submit(generate('a', prompt(9, 1), 4));
