@@ -83,7 +83,8 @@ size_t quantized_row_bytes(int64_t k) {
 }
 
 int64_t attention_scratch_floats(int64_t heads, int64_t head_dim) {
-  return attention_floats(attention_tile_rows(heads) * heads, head_dim);
+  // Enough for fewer heads too: a tile of fewer heads has more rows, and up to 16 queries.
+  return attention_floats(heads < 16 ? 16 : heads, head_dim);
 }
 
 void matmul_exact(const Kernels& kernels, TensorType type, const void* w, size_t w_row_bytes,

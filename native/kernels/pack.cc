@@ -46,27 +46,33 @@ void put_meta(const PackLayout& layout, const BlockCodes& block, int64_t row, ui
   for (int i = 0; i < minima; ++i) meta[submin_offset(layout) + 16 * i + row] = block.sub_min[i];
 }
 
-void dequantize_block(TensorType type, const PackLayout& layout, const uint8_t* row, int64_t index,
+// What the 16 columns of a half have in common: a weight is scale * value - minimum.
+struct HalfScales {
+  float scale;
+  float minimum;
+};
+
+HalfScales scales_of_half(const PackLayout& layout, const BlockCodes& block, int half) {
+  const float scale =
+      block_scale(layout, block.scale) * static_cast<float>(block.sub[half]);  // exact
+  if (layout.min == MinKind::kNone) return {scale, 0.0f};
+  const float minimum = f16_to_f32(block.min);
+  if (layout.min == MinKind::kHalf) return {scale, -minimum};
+  return {scale, minimum * static_cast<float>(block.sub_min[half])};
+}
+
+// `values`: what the 16 codes of a 4-bit type stand for, or nullptr.
+void dequantize_block(const PackLayout& layout, const float* values, const BlockCodes& block,
                       float* dst) {
-  BlockCodes block;
-  read_block(type, row, index, block);
-  const float scale = block_scale(layout, block.scale);
-  const float minimum = layout.min == MinKind::kNone ? 0.0f : f16_to_f32(block.min);
-  for (int c = 0; c < 32; ++c) {
-    const int half = c / 16;
-    const int w = code_value(layout, block.code[c]);
-    const float product = scale * static_cast<float>(block.sub[half]) * static_cast<float>(w);
-    switch (layout.min) {
-      case MinKind::kNone:
-        dst[c] = product;
-        break;
-      case MinKind::kHalf:
-        dst[c] = product + minimum;
-        break;
-      case MinKind::kScaled:
-      case MinKind::kScaledHalf:
-        dst[c] = product - minimum * static_cast<float>(block.sub_min[half]);
-        break;
+  const float offset = static_cast<float>(layout.offset);
+  for (int half = 0; half < 2; ++half) {
+    const auto [scale, minimum] = scales_of_half(layout, block, half);
+    const uint8_t* code = block.code + 16 * half;
+    float* out = dst + 16 * half;
+    for (int c = 0; c < 16; ++c) {
+      const float value =
+          values != nullptr ? values[code[c]] : static_cast<float>(code[c]) - offset;
+      out[c] = scale * value - minimum;
     }
   }
 }
@@ -123,8 +129,16 @@ void dequantize_row(TensorType type, const void* src, int64_t k0, int64_t k, flo
   }
   COX_CHECK(k0 % kActivationBlock == 0 && k % kActivationBlock == 0, "whole 32-column blocks");
   const PackLayout layout = layout_of(type);
+  float values[16];
+  if (layout.bits == 4) {
+    for (uint8_t code = 0; code < 16; ++code) {
+      values[code] = static_cast<float>(code_value(layout, code));
+    }
+  }
+  BlockCodes block;
   for (int64_t b = 0; b < k / kActivationBlock; ++b) {
-    dequantize_block(type, layout, bytes, k0 / kActivationBlock + b, dst + 32 * b);
+    read_block(type, bytes, k0 / kActivationBlock + b, block);
+    dequantize_block(layout, layout.bits == 4 ? values : nullptr, block, dst + 32 * b);
   }
 }
 
