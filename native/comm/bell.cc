@@ -1,3 +1,4 @@
+// A counter under a lock: a ring that comes before the wait is seen, because the counter differs.
 #include "comm/bell.h"
 
 #include <chrono>

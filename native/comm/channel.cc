@@ -1,3 +1,5 @@
+// Frames over one link. A frame's padding is skipped when the next header is read, so that no
+// receiver waits for bytes that mean nothing.
 #include "comm/channel.h"
 
 #include <algorithm>

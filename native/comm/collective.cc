@@ -1,3 +1,5 @@
+// The machine of all_reduce: every pump moves what the links take and give, and the reduction
+// follows the slowest partial. Addition itself is in sum.cc.
 #include "comm/collective.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Checks of the acceptor's side: Hello against the plan of the epoch, proof against the link key,
+// nonce against those that were admitted.
 #include "comm/door.h"
 
 #include <algorithm>

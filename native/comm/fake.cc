@@ -1,3 +1,5 @@
+// Queues of packets between planes of one process; a hook decides the fate of each packet on the
+// sender's thread.
 #include "comm/fake.h"
 
 #include <memory>

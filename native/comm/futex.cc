@@ -1,3 +1,5 @@
+// The futex calls of Linux, and naps where there are none. futex_waitv sleeps on several words;
+// kernels and sandboxes without it are served by short sleeps on the first word.
 #include "comm/futex.h"
 
 #include <algorithm>

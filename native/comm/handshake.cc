@@ -1,3 +1,4 @@
+// Bytes in, bytes out: identities, keys and proofs of the link handshake. No sockets, no state.
 #include "comm/handshake.h"
 
 #include <algorithm>

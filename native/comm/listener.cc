@@ -1,3 +1,5 @@
+// The listener's thread: accepts, greets, admits or shows out. Guests are its own; door and
+// admitted connections are shared under the lock.
 #include "comm/listener.h"
 
 #include <fcntl.h>

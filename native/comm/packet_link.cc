@@ -1,3 +1,5 @@
+// Cuts the frame stream into packets and joins it again; counts credit in both directions. Packets
+// end at a full one or at a frame's end, so a float never straddles two.
 #include "comm/packet_link.h"
 
 #include <algorithm>

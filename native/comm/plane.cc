@@ -1,3 +1,4 @@
+// Turns the calls of the engine into operations on channels, and remembers the first failure.
 #include "comm/plane.h"
 
 #include <algorithm>

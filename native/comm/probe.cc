@@ -1,3 +1,4 @@
+// The dialogue's frames and its ping-pong. The other side echoes; both end at the same frame.
 #include "comm/probe.h"
 
 #include <algorithm>

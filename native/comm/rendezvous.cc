@@ -1,3 +1,5 @@
+// The dialogue that turns a proved connection into a link. Both ranks compute the same conclusions
+// from the same two offers; only the choice between measured transports is made by one, the lower.
 #include "comm/rendezvous.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Creating, opening, locking and sweeping segments. Memory is reserved at creation: a full file
+// system must be a sentence here and not a SIGBUS in a step.
 #include "comm/shm_segment.h"
 
 #include <fcntl.h>

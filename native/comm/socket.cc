@@ -1,3 +1,4 @@
+// The system calls of connections that are not links yet, with deadlines and fences between slices.
 #include "comm/socket.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Addition in vectors of four floats. Width changes no bit, since every element is summed on its
+// own.
 #include "comm/sum.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// Non-blocking socket calls with a read buffer. Bytes that arrived before a close are still given
+// out.
 #include "comm/tcp_link.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// Sending and receiving one frame, as steps of the waiter.
 #include "comm/transfer.h"
 
 namespace coxswain::comm {

@@ -1,3 +1,5 @@
+// The loop around every operation: advance, spin, arm, advance once more, sleep. Errors are
+// composed here, where both the place in the model and the progress in bytes are known.
 #include "comm/wait.h"
 
 #include <algorithm>

@@ -1,10 +1,14 @@
 // Ranks as processes: sums over shm and tcp, and what a killed or stopped peer leaves behind.
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "comm/shm_segment.h"
 #include "tests/comm_fabrics.h"
@@ -163,6 +167,65 @@ void a_stopped_peer_runs_into_the_deadline(TransportKind kind) {
   exit_of(children[0]);
 }
 
+// A host of its own as far as shared memory goes: same kernel, same network, another /dev/shm.
+bool move_to_other_memory() {
+  const std::string map = "0 " + std::to_string(geteuid()) + " 1";
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  const int fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+  const bool mapped =
+      fd >= 0 && write(fd, map.data(), map.size()) == static_cast<ssize_t>(map.size());
+  if (fd >= 0) close(fd);
+  return mapped && mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=1m") == 0;
+}
+
+// Rank 1 lives in another mount namespace; returns what rank 0 opened, or nothing where the system
+// does not let us make one.
+std::optional<Opened> open_across_namespaces(TransportKind kind, int* exit_code) {
+  const PortExchange exchange;
+  int allowed[2];
+  CHECK(pipe(allowed) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const char moved = move_to_other_memory() ? 1 : 0;
+    if (write(allowed[1], &moved, 1) != 1 || moved == 0) _exit(0);
+    const Member member = join(exchange, 1, 2, kind);
+    const bool as_expected =
+        kind == TransportKind::kShm
+            ? contains(member.opened.failure, "cannot open the peer's shared memory")
+            : member.opened.plane != nullptr;
+    expect_text(member.opened.failure, as_expected);
+    _exit(as_expected ? 0 : 1);
+  }
+  char moved = 0;
+  CHECK(read(allowed[0], &moved, 1) == 1);
+  close(allowed[0]);
+  close(allowed[1]);
+  std::optional<Opened> opened;
+  if (moved != 0) opened = std::move(join(exchange, 0, 2, kind).opened);
+  *exit_code = exit_of(child);
+  return opened;
+}
+
+void ranks_with_separate_memory_use_tcp_or_say_why_not() {
+  int exit_code = 0;
+  const auto by_itself = open_across_namespaces(TransportKind::kAuto, &exit_code);
+  if (!by_itself) {
+    std::printf("  skipped: this system lets us make no mount namespace\n");
+    return;
+  }
+  CHECK(exit_code == 0);
+  CHECK(expect_text(by_itself->failure, by_itself->reports.size() == 1));
+  CHECK(by_itself->reports[0].transport == TransportKind::kTcp);
+  CHECK(segments_left() == 0);
+  const auto insisting = open_across_namespaces(TransportKind::kShm, &exit_code);
+  CHECK(insisting && exit_code == 0);
+  CHECK(expect_text(insisting->failure,
+                    begins(insisting->failure,
+                           "LINK_PROTOCOL: rank 0 and rank 1 cannot be linked: shm "
+                           "was asked for: cannot open the peer's shared memory")));
+  CHECK(segments_left() == 0);
+}
+
 // The window between creating and unlinking a segment: what a kill leaves there is swept later.
 void what_a_kill_leaves_between_is_swept() {
   int ready[2];
@@ -222,6 +285,7 @@ int main() {
     a_killed_peer_is_noticed_and_leaves_nothing(kind);
     a_stopped_peer_runs_into_the_deadline(kind);
   }
+  ranks_with_separate_memory_use_tcp_or_say_why_not();
   what_a_kill_leaves_between_is_swept();
   segments_are_private_and_proved();
   return coxswain::testing::finish("comm_process_test");
