@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import type { InferenceEvent, InferenceRequest, TokenLogprob } from '../../api/backend.ts';
 import { CoxswainError } from '../../base/errors.ts';
 import type { PromptCodec } from '../../prompt/prompt-codec.ts';
-import type { AcceptedToken, GenerateRequest } from '../core/events.ts';
+import type { AcceptedToken, FinishReason, GenerateRequest } from '../core/events.ts';
 import { ChoiceText, type TextPiece } from './choice-text.ts';
 import type { CoreDriver, RequestSink } from './core-driver.ts';
 import { EventQueue } from './event-queue.ts';
@@ -84,8 +84,7 @@ class Generation implements RequestSink {
         this.onTokens(effect.choice, effect.tokens);
         return;
       case 'choice-finished':
-        this.emit(effect.choice, this.choices[effect.choice]?.end() ?? null);
-        this.events.push({ type: 'choice-end', choice: effect.choice, reason: effect.reason });
+        this.onFinished(effect.choice, effect.reason);
         return;
       case 'request-finished':
         this.finish();
@@ -124,6 +123,13 @@ class Generation implements RequestSink {
       this.driver.dispatch({ type: 'choice-stopped', id: this.id, choice, generated });
       return;
     }
+  }
+
+  private onFinished(choice: number, reason: FinishReason): void {
+    const text = this.choices[choice];
+    this.emit(choice, text?.end() ?? null);
+    // The last bytes may have completed a stop string after all.
+    this.events.push({ type: 'choice-end', choice, reason: text?.stopped ? 'stop' : reason });
   }
 
   private emit(choice: number, piece: TextPiece | null): void {

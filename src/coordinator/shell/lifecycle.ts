@@ -21,6 +21,8 @@ const FENCE_MS = 2000;
 const OPEN_MS = 20_000;
 /** Native code gives up at OPEN_MS and says why; only a rank that cannot even say so runs into this. */
 const READY_MS = OPEN_MS + 3000;
+/** Longer than any load that works: beyond it something hangs that heartbeats do not show. */
+const LOAD_MS_MAX = 30 * 60_000;
 const EPOCHS_MAX = 3;
 const RECOVERY_MS = 60_000;
 const SLOW_RETRY_MS = 5000;
@@ -178,10 +180,21 @@ export class Lifecycle {
     }
   }
 
+  /**
+   * The deadline is for joining. A rank that loads may take its time: it says Loading every second and
+   * its heartbeats prove that it lives, so only the size of the model and the disk decide.
+   */
   private async awaitLoaded(deadline: number): Promise<void> {
     const { roster } = this.given;
-    const done = () => this.interrupted || roster.members.every(({ state }) => state === 'loaded');
-    const inTime = await roster.changed.until(done, deadline);
+    const isLoaded = ({ state }: Member) => state === 'loaded';
+    const done = () => this.interrupted || roster.members.every(isLoaded);
+    let inTime = await roster.changed.until(done, deadline);
+    const isOnItsWay = ({ state }: Member) => state === 'loaded' || state === 'loading';
+    if (!inTime && roster.members.every(isOnItsWay)) {
+      const stuck = () => done() || !roster.members.every(isOnItsWay);
+      await roster.changed.until(stuck, performance.now() + LOAD_MS_MAX);
+      inTime = done();
+    }
     this.throwIfInterrupted();
     if (!inTime) throw this.joinTimeout('loaded its share');
   }
