@@ -56,7 +56,10 @@ export class SimCoordinator {
 
   constructor(world: CoordinatorWorld) {
     this.world = world;
-    this.core = new CoordinatorCore({ queueMax: 10_000, blockTokens: world.blockTokens });
+    this.core = new CoordinatorCore({
+      queueMax: world.limits.queueMax,
+      blockTokens: world.blockTokens,
+    });
     this.members = Array.from({ length: world.limits.rankCount }, () => ({
       stream: null,
       epochMax: 0,
@@ -108,7 +111,8 @@ export class SimCoordinator {
 
   private handle(event: CoreEvent): void {
     const effects = this.core.step(event, this.world.clock.now);
-    const { stepsInFlight } = this.core.status;
+    const { stepsInFlight, waiting } = this.core.status;
+    assert(waiting <= this.world.limits.queueMax, 'the queue is bounded');
     this.stepsInFlightMax = Math.max(this.stepsInFlightMax, stepsInFlight);
     for (const effect of effects) this.execute(effect);
   }

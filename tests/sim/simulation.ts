@@ -40,6 +40,7 @@ interface Setting {
   readonly faults: number;
   readonly poison: boolean;
   readonly rival: boolean;
+  readonly drains: boolean;
   readonly restartFails: number;
 }
 
@@ -66,12 +67,13 @@ function drawSetting(prng: Prng): Setting {
       stages,
       rankCount: split.length * stages,
       stepRowsMax: 4 + prng.below(40),
-      queueMax: 1_000,
+      queueMax: prng.chance(0.2) ? 1 + prng.below(3) : 1_000,
       liveReuse: prng.chance(0.8),
     },
     faults: prng.chance(0.25) ? 0 : 1 + prng.below(5),
     poison: prng.chance(0.2),
     rival: prng.chance(0.1),
+    drains: prng.chance(0.1),
     restartFails: prng.chance(0.2) ? 0.4 : 0,
   };
 }
@@ -89,6 +91,7 @@ class Simulation {
   private readonly engineWorld: FakeWorld;
   readonly delayMs: number;
   private arrived = 0;
+  private drained: boolean = false;
   private asyncPending = 0;
   private asyncDone = 0;
   private staleRefused = 0;
@@ -126,6 +129,7 @@ class Simulation {
     for (const visit of this.visits) this.scheduleVisit(visit);
     for (let fault = 0; fault < setting.faults; fault += 1) this.scheduleFault();
     if (setting.rival) this.scheduleRival();
+    if (setting.drains) this.scheduleDrain();
   }
 
   async run(): Promise<void> {
@@ -173,8 +177,9 @@ class Simulation {
   /** Without faults nothing may fail but the poisonous request; bad luck needs at least three losses. */
   private codesAllowed({ request }: Visit, epochsLost: number): string[] {
     const { faults, rival, restartFails } = this.setting;
-    if (request.id === this.poisonId && faults === 0 && !rival) return ['REQUEST_POISONOUS'];
     const codes: string[] = [];
+    if (this.setting.limits.queueMax < 1_000) codes.push('QUEUE_FULL');
+    if (this.drained) codes.push('SHUTTING_DOWN');
     if (request.id === this.poisonId) codes.push('REQUEST_POISONOUS');
     if ((faults > 0 || rival) && epochsLost >= 3)
       codes.push('REQUEST_POISONOUS', 'RECOVERY_FAILED');
@@ -331,6 +336,13 @@ class Simulation {
         for (const rank of this.ranks) rank.loseLease();
       });
       clock.after(500 + prng.uniform() * 4_000, () => old.resume());
+    });
+  }
+
+  private scheduleDrain(): void {
+    this.clock.after(this.prng.uniform() * 400, () => {
+      this.drained = true;
+      this.current.event({ type: 'drain' });
     });
   }
 

@@ -189,7 +189,8 @@ export class CoordinatorCore {
   /** Text beyond the stop string was computed, but rows of a true prefix stay good for reuse. */
   private onChoiceStopped(id: string, choice: number, now: number): void {
     const sequence = this.requests.find(id)?.sequences[choice];
-    if (sequence !== undefined && !sequence.finished) this.finishChoice(sequence, 'stop', now);
+    if (sequence === undefined || sequence.finished || !sequence.generates) return;
+    this.finishChoice(sequence, 'stop', now);
   }
 
   private onResult(rank: number, result: StepResult, now: number): void {

@@ -75,7 +75,7 @@ export class Flight {
     }
     const step = this.steps.find((flying) => flying.step === result.step);
     if (step === undefined) return broken(`rank ${rank} answered step ${result.step}, never sent`);
-    const wrong = misfit(step, rank, result);
+    const wrong = misfit(step, rank, result) ?? this.overtaken(step, rank, result);
     if (wrong !== null) return broken(wrong);
     this.nextAnswer[rank] = due + 1;
     step.answersLeft -= 1;
@@ -83,6 +83,16 @@ export class Flight {
     const hasOutputs = result.outputs.length > 0;
     if (hasOutputs) step.outputsTaken = true;
     return { kind: 'answer', step, hasOutputs };
+  }
+
+  /** Only one rank answers outputs, so those of a step cannot come before those of an earlier one. */
+  private overtaken({ step }: FlightStep, rank: number, result: StepResult): string | null {
+    if (result.outputs.length === 0) return null;
+    const open = this.steps.find(
+      ({ tickets, outputsTaken }) => tickets.length > 0 && !outputsTaken,
+    );
+    if (open === undefined || open.step >= step) return null;
+    return `rank ${rank} answered the outputs of step ${step} before those of ${open.step}`;
   }
 
   /** The oldest step, when every rank has answered it: it leaves the flight. */

@@ -80,6 +80,16 @@ describe('steps in flight', () => {
     });
   });
 
+  test('outputs that overtake those of an earlier step are an error', () => {
+    const flight = new Flight(2, 1, 3);
+    flight.launch(step(1, 1, 2));
+    flight.launch(step(2, 1, 2));
+    flight.land(1, answer(1, 0));
+    expect(flight.land(1, answer(2, 1))).toMatchObject({
+      message: expect.stringContaining('before those of 1'),
+    });
+  });
+
   test('outputs that nobody answers are an error, not a wait for ever', () => {
     const flight = new Flight(2, 1, 3);
     flight.launch(step(1, 1, 2));
