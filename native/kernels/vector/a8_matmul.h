@@ -85,7 +85,6 @@ struct BlockScales {
 
 // Few activation rows are bound by memory: weights are then asked for this many bytes ahead, into
 // the second-level cache. Groups follow one another, so the next group is asked for as well.
-inline constexpr int kPrefetchRows = 4;
 inline constexpr int64_t kPrefetchBytes = 16 * 1024;
 
 // acc[r] = sum over all blocks for activation rows acts + r*stride, lanes = rows `row`.. of the
@@ -99,12 +98,10 @@ COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, 
   unroll<R>([&](auto r) COX_INLINE_LAMBDA { acc[r] = O::zero(); });
   codes += 4 * row;
   for (int64_t b = 0; b < blocks; ++b) {
-    if constexpr (R <= kPrefetchRows) {
-      unroll<code_bytes(kLayout) / 64>([&](auto i) COX_INLINE_LAMBDA {
-        __builtin_prefetch(codes + kPrefetchBytes + 64 * i, 0, 2);
-      });
-      __builtin_prefetch(meta + kPrefetchBytes, 0, 2);
-    }
+    unroll<code_bytes(kLayout) / 64>([&](auto i) COX_INLINE_LAMBDA {
+      __builtin_prefetch(codes + kPrefetchBytes + 64 * i, 0, 2);
+    });
+    __builtin_prefetch(meta + kPrefetchBytes, 0, 2);
     const BlockScales<O, T> scales(meta, row);
     I sums[R];
     F weighted[R];

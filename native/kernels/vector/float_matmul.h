@@ -51,8 +51,8 @@ struct FloatOperands {
       F values[W];
       unroll<W>([&](auto a) COX_INLINE_LAMBDA {
         const uint8_t* at = weights + a * w_stride + i * kBytes;
-        // One activation row is bound by memory: the rows after this tile's come on the way.
-        if constexpr (X == 1) __builtin_prefetch(at + W * w_stride, 0, 2);
+        // The rows after this tile's come on the way: few activation rows are bound by memory.
+        __builtin_prefetch(at + W * w_stride, 0, 2);
         values[a] = L::template load_weight<T>(at);
       });
       unroll<X>([&](auto b) COX_INLINE_LAMBDA {
