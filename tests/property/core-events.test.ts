@@ -125,7 +125,7 @@ class World {
   }
 }
 
-test('no order of events breaks an invariant', () => {
+test('no order of events breaks an invariant', { timeout: 600_000 }, () => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     const world = new World(createPrng(seed));
     try {

@@ -3,8 +3,8 @@
 // effects. Effects are to be executed in list order.
 //
 // Owners of state: RequestTable (requests, queue), EpochWork (slots, blocks, steps in flight; made anew
-// for every epoch), Recovery (strikes, giving up), Rates (measured speed). This class passes between
-// them and says what happened.
+// for every epoch), Recovery (strikes, giving up), Rates (measured speed). Launcher fills the flight,
+// Endings ends requests. This class passes between them.
 //
 // Invariants: every accepted request ends with exactly one request-finished or request-failed; only
 // results of the current epoch are accepted, in order; what was accepted is never computed differently.
@@ -18,11 +18,13 @@ import {
   retryAfterSeconds,
   tokensMax,
 } from './admission.ts';
+import { Endings } from './endings.ts';
 import { type Delivery, EpochWork } from './epoch-work.ts';
-import type { CoreEffect, CoreEvent, CoreLimits, CoreRequest, FinishReason } from './events.ts';
+import type { CoreEffect, CoreEvent, CoreLimits, CoreRequest } from './events.ts';
+import { Launcher } from './launcher.ts';
 import { Rates } from './rates.ts';
 import { Recovery } from './recovery.ts';
-import { lengthWanted, type RequestState, type Sequence } from './request.ts';
+import { lengthWanted, type RequestState } from './request.ts';
 import { RequestTable } from './request-table.ts';
 
 export interface CoreOptions {
@@ -58,6 +60,8 @@ export class CoordinatorCore {
   private readonly requests = new RequestTable();
   private readonly recovery = new Recovery();
   private readonly rates = new Rates();
+  private readonly endings: Endings;
+  private readonly launcher: Launcher;
   private readonly blockTokens: number;
   private queueMax: number;
   private state: CoreStatus['state'] = 'starting';
@@ -66,27 +70,29 @@ export class CoordinatorCore {
   private limits: CoreLimits | null = null;
   private epoch = 0;
   private armedAt = Number.POSITIVE_INFINITY;
-  private requestMs: number | null = null;
   private effects: CoreEffect[] = [];
   private readonly totals = {
     stepsDone: 0,
     decodeTokens: 0,
     prefillTokens: 0,
-    cachedTokens: 0,
-    promptTokens: 0,
-    preemptions: 0,
     epochsLost: 0,
   };
 
   constructor(options: CoreOptions) {
     this.queueMax = options.queueMax;
     this.blockTokens = options.blockTokens ?? KV_BLOCK_TOKENS;
+    const { requests, recovery } = this;
+    const say = (effect: CoreEffect) => {
+      this.effects.push(effect);
+    };
+    this.endings = new Endings({ requests, recovery, say, work: () => this.work });
+    this.launcher = new Launcher(requests, recovery, say);
   }
 
   step(event: CoreEvent, now: number): CoreEffect[] {
     this.effects = [];
     this.handle(event, now);
-    this.launchSteps(now);
+    if (this.work !== null) this.launcher.launch(this.work, now);
     if (this.requests.count === 0) this.noteIdle();
     this.armTimer();
     return this.effects;
@@ -106,6 +112,7 @@ export class CoordinatorCore {
       kvBlocks: { used: kv === undefined ? 0 : total - kv.freeCount - cached, cached, total },
       stepsInFlight: this.work?.flight.count ?? 0,
       ...this.totals,
+      ...this.launcher.totals,
       ...this.rates.measured,
     };
   }
@@ -173,7 +180,7 @@ export class CoordinatorCore {
     if (wrong !== null) return wrong;
     const waiting = this.requests.unstartedCount;
     if (waiting < this.queueMax) return null;
-    const seconds = retryAfterSeconds(waiting, this.limits?.slots ?? 1, this.requestMs);
+    const seconds = retryAfterSeconds(waiting, this.limits?.slots ?? 1, this.endings.requestMs);
     return {
       code: 'QUEUE_FULL',
       message: `${waiting} requests wait already; try again in ${seconds} s`,
@@ -183,14 +190,15 @@ export class CoordinatorCore {
 
   private onCancelled(id: string): void {
     const request = this.requests.find(id);
-    if (request !== undefined) this.fail(request, 'REQUEST_CANCELLED', 'the client is gone');
+    if (request !== undefined)
+      this.endings.fail(request, 'REQUEST_CANCELLED', 'the client is gone');
   }
 
   /** Text beyond the stop string was computed, but rows of a true prefix stay good for reuse. */
   private onChoiceStopped(id: string, choice: number, now: number): void {
     const sequence = this.requests.find(id)?.sequences[choice];
     if (sequence === undefined || sequence.finished || !sequence.generates) return;
-    this.finishChoice(sequence, 'stop', now);
+    this.endings.finishChoice(sequence, 'stop', now);
   }
 
   private onResult(rank: number, result: StepResult, now: number): void {
@@ -210,7 +218,7 @@ export class CoordinatorCore {
       this.totals.prefillTokens += step.load.prefillRows;
       this.rates.measure(step.load, step.computeUsMax);
       this.recovery.noteStepDone();
-      for (const sequence of step.scored) this.endRequest(sequence.request, now);
+      for (const sequence of step.scored) this.endings.finish(sequence.request, now);
     }
   }
 
@@ -224,7 +232,7 @@ export class CoordinatorCore {
           const { choice } = sequence;
           this.effects.push({ type: 'tokens', id: request.id, choice, tokens: [token] });
         }
-        if (finish !== null) this.finishChoice(sequence, finish, now);
+        if (finish !== null) this.endings.finishChoice(sequence, finish, now);
         return;
       }
       case 'scores':
@@ -235,45 +243,6 @@ export class CoordinatorCore {
         this.loseEpoch('RANK_DIVERGED', delivery.message, now);
         return;
     }
-  }
-
-  private finishChoice(sequence: Sequence, reason: FinishReason, now: number): void {
-    const { request, choice } = sequence;
-    this.leave(sequence);
-    this.effects.push({ type: 'choice-finished', id: request.id, choice, reason });
-    request.unfinished -= 1;
-    if (request.unfinished === 0) this.endRequest(request, now);
-  }
-
-  private endRequest(request: RequestState, now: number): void {
-    for (const sequence of request.sequences) if (!sequence.finished) this.leave(sequence);
-    this.forget(request);
-    if (request.startedAt !== null) {
-      const ms = now - request.startedAt;
-      this.requestMs = this.requestMs === null ? ms : this.requestMs + (ms - this.requestMs) / 8;
-    }
-    this.effects.push({ type: 'request-finished', id: request.id });
-  }
-
-  private fail(request: RequestState, code: ErrorCode, message: string): void {
-    for (const sequence of request.sequences) if (!sequence.finished) this.leave(sequence);
-    this.forget(request);
-    const retryAfter = code === 'RECOVERY_FAILED' || code === 'CLUSTER_NOT_READY' ? 5 : null;
-    const { id } = request;
-    this.effects.push({ type: 'request-failed', id, code, message, retryAfterSeconds: retryAfter });
-  }
-
-  private forget(request: RequestState): void {
-    request.isOver = true;
-    this.requests.remove(request);
-    this.recovery.forget(request);
-  }
-
-  /** The sequence is over: out of its slot or out of the queue. */
-  private leave(sequence: Sequence): void {
-    if (sequence.live === null) this.requests.dequeue(sequence);
-    else this.work?.slots.stop(sequence);
-    sequence.finished = true;
   }
 
   private onEpochReady(event: Extract<CoreEvent, { type: 'epoch-ready' }>, now: number): void {
@@ -301,7 +270,7 @@ export class CoordinatorCore {
   private boundLength(request: RequestState, limits: CoreLimits): void {
     const refusal = refuseTooLong(request.request, limits, this.blockTokens);
     if (refusal !== null) {
-      this.fail(request, refusal.code, refusal.message);
+      this.endings.fail(request, refusal.code, refusal.message);
       return;
     }
     if (request.request.kind !== 'generate') return;
@@ -310,7 +279,7 @@ export class CoordinatorCore {
       sequence.lengthMax = lengthMax;
       if (sequence.finished || sequence.length < lengthMax) continue;
       const message = `the cluster came back with room for ${lengthMax} tokens only`;
-      this.fail(request, 'RECOVERY_FAILED', message);
+      this.endings.fail(request, 'RECOVERY_FAILED', message);
       return;
     }
   }
@@ -333,7 +302,7 @@ export class CoordinatorCore {
     this.log('warn', 'epoch lost', { epoch: this.epoch, code, steps, reason: message });
     if (culprit !== null) {
       const text = `a rank failed whenever this request was computed, at last alone (${code}: ${message})`;
-      this.fail(culprit, 'REQUEST_POISONOUS', text);
+      this.endings.fail(culprit, 'REQUEST_POISONOUS', text);
     }
     if (this.recovery.shouldGiveUp(now)) this.giveUp(`${code}: ${message}`);
     this.effects.push({ type: 'open-epoch', reason: `${code}: ${message}` });
@@ -353,7 +322,7 @@ export class CoordinatorCore {
   private giveUp(reason: string): void {
     this.log('error', 'recovery given up', { requests: this.requests.count, reason });
     for (const request of [...this.requests.all]) {
-      this.fail(request, 'RECOVERY_FAILED', `the cluster did not recover (${reason})`);
+      this.endings.fail(request, 'RECOVERY_FAILED', `the cluster did not recover (${reason})`);
     }
     this.recovery.noteGaveUp();
   }
@@ -362,7 +331,7 @@ export class CoordinatorCore {
     this.dropWork();
     this.state = 'failed';
     this.log('error', 'cluster failed', { code, reason: message });
-    for (const request of [...this.requests.all]) this.fail(request, code, message);
+    for (const request of [...this.requests.all]) this.endings.fail(request, code, message);
     this.recovery.noteGaveUp();
   }
 
@@ -383,53 +352,6 @@ export class CoordinatorCore {
     if (at >= this.armedAt) return;
     this.armedAt = at;
     this.effects.push({ type: 'arm-timer', at });
-  }
-
-  private launchSteps(now: number): void {
-    const { work } = this;
-    if (work === null) return;
-    this.clearTheWayForSuspect(work);
-    while (work.flight.hasRoom) {
-      for (const sequence of work.provideBlocks()) {
-        this.totals.preemptions += 1;
-        this.requests.enqueue(sequence);
-      }
-      this.admit(work, now);
-      const record = work.compose(this.requests.queue.length > 0, now);
-      if (record === null) return;
-      this.effects.push({ type: 'send-step', record });
-    }
-  }
-
-  /** While a suspect runs, nobody else does. */
-  private clearTheWayForSuspect(work: EpochWork): void {
-    const solo = this.recovery.soloRequest;
-    if (solo === null) return;
-    for (const sequence of [...work.slots.running]) {
-      if (sequence.request === solo) continue;
-      work.slots.stop(sequence);
-      this.requests.enqueue(sequence);
-    }
-  }
-
-  /** Starts waiting sequences, oldest first, while slots and blocks last. */
-  private admit(work: EpochWork, now: number): void {
-    const solo = this.recovery.soloRequest;
-    for (const sequence of [...this.requests.queue]) {
-      if (!work.slots.hasFree) return;
-      const { request } = sequence;
-      if (solo !== null && request !== solo) continue;
-      // The choices of one request share its prompt: the first computes it, the others follow.
-      if (work.computesPromptOf(request)) continue;
-      const live = work.slots.start(sequence);
-      if (live === null) return;
-      this.requests.dequeue(sequence);
-      if (!this.requests.markStarted(request, now)) continue;
-      const cachedTokens = live.next;
-      this.totals.cachedTokens += cachedTokens;
-      this.totals.promptTokens += sequence.promptLength;
-      this.effects.push({ type: 'request-started', id: request.id, cachedTokens });
-    }
   }
 
   private log(
