@@ -15,7 +15,7 @@ import { OWN_NAMES, ownModel, ownVectors } from './own-case.ts';
 export const TOPOLOGIES: Readonly<Record<string, Pick<Topology, 'split' | 'pp'>>> = {
   'one rank': { split: [1], pp: 1 },
   'TP 2': { split: [1, 1], pp: 1 },
-  'TP 3,2,1': { split: [3, 2, 1], pp: 1 },
+  'TP 3,2,2': { split: [3, 2, 2], pp: 1 },
   'TP 1,1,1,1': { split: [1, 1, 1, 1], pp: 1 },
   'PP 2': { split: [1], pp: 2 },
   'TP 2 x PP 2': { split: [1, 1], pp: 2 },
@@ -26,9 +26,13 @@ export const MODES: Readonly<Record<string, Pick<Topology, 'exact' | 'kvType'>>>
   'a8, f16': { exact: false, kvType: 'f16' },
 };
 
-/** Root mean square difference of logits (which are about 3 rms) that a8 and F16 rounding may make. */
-const A8_BLOCK_RMS = 0.2;
-const A8_FLOAT_RMS = 0.01;
+/**
+ * Root mean square differences of logits, which are about 3 rms. Measured over all pairs of factors: a8
+ * from the oracle 0.077 (block types), 0.0053 (float types: the F16 cache); several TP ranks from one:
+ * 0.0153, 0.0003, and 4e-6 where activations are exact.
+ */
+const FROM_ORACLE = { block: 0.12, float: 0.01 };
+const FROM_ONE_RANK = { block: 0.03, float: 0.001, exact: 2e-5 };
 
 export interface MatrixCell {
   readonly model: string;
@@ -168,10 +172,10 @@ export async function checkCell(cell: MatrixCell): Promise<Measured> {
   const reference = longCase(vectors);
   const logits = await logitsOfCell(cell, reference.prompt);
   const exact = cell.mode.startsWith('exact');
-  const bound = isBlockType(cell.model) ? A8_BLOCK_RMS : A8_FLOAT_RMS;
+  const weights = isBlockType(cell.model) ? 'block' : 'float';
   const fromOracle = rmsFromOracle(vectors, logits);
   if (exact) expectPrompt(reference, vectors.sampleIds, logits);
-  else expect(fromOracle, 'rms from the oracle').toBeLessThan(bound);
+  else expect(fromOracle, 'rms from the oracle').toBeLessThan(FROM_ORACLE[weights]);
 
   const digests = digestsOf(logits);
   const oneRank = await oneRankReference(cell, reference.prompt);
@@ -181,7 +185,7 @@ export async function checkCell(cell: MatrixCell): Promise<Measured> {
     expectSameDigests(cell, digests, { title: 'the scalar one-rank run', ...oneRank });
     return { fromOracle, fromOneRank };
   }
-  expect(fromOneRank, 'rms from one rank').toBeLessThan(exact ? 1e-4 : bound);
+  expect(fromOneRank, 'rms from one rank').toBeLessThan(FROM_ONE_RANK[exact ? 'exact' : weights]);
   const key = `${cell.model}, ${cell.mode}, ${split.join()}`;
   const earlier = seen.get(key);
   if (earlier === undefined) seen.set(key, { title: titleOf(cell), digests });
