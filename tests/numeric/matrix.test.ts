@@ -3,7 +3,13 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { hostKernels, planModel } from '../../src/base/addon.ts';
 import { present } from '../../src/base/assert.ts';
-import { allowedPairs, type Excludes, everyCell, pairwiseCells } from './covering-array.ts';
+import {
+  allowedPairs,
+  type Cell,
+  type Excludes,
+  everyCell,
+  pairwiseCells,
+} from './covering-array.ts';
 import {
   checkCell,
   type MatrixCell,
@@ -51,20 +57,20 @@ const excludes: Excludes = (a, b) => {
   return bFactor === 'model' && (REFUSED[bValue] ?? []).includes(aValue);
 };
 
-const valueOf = (cell: Cell, factor: string): string => present(cell[factor], factor);
+const choiceOf = (cell: Cell, factor: string): string => present(cell[factor], factor);
 
 const cells = (process.env['COX_MATRIX'] === 'all' ? everyCell : pairwiseCells)(
   FACTORS,
   excludes,
 ).map(
   (cell): MatrixCell => ({
-    model: valueOf(cell, 'model'),
-    topology: valueOf(cell, 'topology'),
-    transport: valueOf(cell, 'transport'),
-    mode: valueOf(cell, 'mode'),
-    isa: valueOf(cell, 'isa'),
-    threads: Number(valueOf(cell, 'threads')),
-    chunk: Number(valueOf(cell, 'chunk')),
+    model: choiceOf(cell, 'model'),
+    topology: choiceOf(cell, 'topology'),
+    transport: choiceOf(cell, 'transport'),
+    mode: choiceOf(cell, 'mode'),
+    isa: choiceOf(cell, 'isa'),
+    threads: Number(choiceOf(cell, 'threads')),
+    chunk: Number(choiceOf(cell, 'chunk')),
   }),
 );
 
