@@ -251,7 +251,14 @@ void ProgramRunner::run_matmul(const Phase& phase, const Window& window, int64_t
     if (!phase.swiglu || groups == 0) groups += groups_of(op.matrix->rows);
     group_work = std::max(group_work, op.matrix->k * kernels::kRowGroup * (phase.swiglu ? 2 : 1));
   }
-  const int64_t tiles = (rows + kMatMulRowTile - 1) / kMatMulRowTile;
+  // Dequantising a row costs more than its products with a tile: exact mode does it once for all
+  // rows.
+  const bool dequantises =
+      std::any_of(phase.matmuls.begin(), phase.matmuls.end(), [](const MatMulOp& op) {
+        return op.matrix->packed == nullptr && is_block_type(op.matrix->type);
+      });
+  const int64_t tile = dequantises ? rows : kMatMulRowTile;
+  const int64_t tiles = (rows + tile - 1) / tile;
   const int64_t total = group_work * groups * rows;
   int64_t cuts = 1;
   if (pool_.threads() > 1) {
@@ -261,9 +268,9 @@ void ProgramRunner::run_matmul(const Phase& phase, const Window& window, int64_t
   pool_.run(tiles * cuts, [&](int64_t piece, int thread) {
     // Neighbouring pieces share weights: all tiles of one range come one after the other.
     const int64_t cut = piece / tiles;
-    const int64_t row0 = piece % tiles * kMatMulRowTile;
-    run_matmul_piece(phase, window.begin, row0, std::min(kMatMulRowTile, rows - row0),
-                     groups * cut / cuts, groups * (cut + 1) / cuts, thread);
+    const int64_t row0 = piece % tiles * tile;
+    run_matmul_piece(phase, window.begin, row0, std::min(tile, rows - row0), groups * cut / cuts,
+                     groups * (cut + 1) / cuts, thread);
   });
 }
 
