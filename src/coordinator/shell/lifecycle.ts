@@ -94,7 +94,9 @@ export class Lifecycle {
     const startedAt = performance.now();
     for (let attempt = 1; !this.stop.signal.aborted; attempt += 1) {
       try {
-        await this.openOnce(performance.now() + this.given.options.joinTimeoutMs);
+        // A first start may wait for a day until people have started all hosts; clients may not.
+        const waitMs = Math.min(this.given.options.joinTimeoutMs, RECOVERY_MS);
+        await this.openOnce(performance.now() + waitMs);
         return;
       } catch (thrown) {
         const error = toCoxswainError(thrown);
@@ -306,12 +308,12 @@ export class Lifecycle {
   }
 
   private joinTimeout(what: string): CoxswainError {
-    const { roster, options } = this.given;
+    const { roster } = this.given;
     const missing = roster.members.filter(({ state }) => state !== 'loaded');
     const names = missing.map(({ label, state }) => `${label} (${state})`).join(', ');
     return new CoxswainError(
       'JOIN_TIMEOUT',
-      `Not every rank has ${what} within ${options.joinTimeoutMs} ms; missing: ${names}.`,
+      `Not every rank has ${what} in time; missing: ${names}.`,
     );
   }
 
