@@ -1,10 +1,10 @@
 // The data plane as models and engine see it: collectives within a TP group and messages between
 // stages. Never a socket. Owned and called by the engine's executor thread only.
 //
-// Ranks add partials in rank order 0..N-1 from the same bytes, so all ranks hold bitwise equal sums.
-// Up to kDirectExchangeBytes everyone sends everything to everyone; above, reduce-scatter + all-gather.
-// Every wait has a deadline and polls the fence flag; its error names rank, epoch, step, layer, phase
-// and bytes received.
+// Ranks add partials in rank order 0..N-1 from the same bytes, so all ranks hold bitwise equal
+// sums. Up to kDirectExchangeBytes everyone sends everything to everyone; above, reduce-scatter +
+// all-gather. Every wait has a deadline and polls the fence flag; its error names rank, epoch,
+// step, layer, phase and bytes received.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -20,12 +20,13 @@ inline constexpr size_t kDirectExchangeBytes = 32 * 1024;
 
 // What a wait needs to know: when to give up, whom to accuse, how long to spin.
 struct Wait {
-  int64_t deadline_ns = 0;                   // on base/clock.h now_ns()
-  int64_t spin_ns = 20'000;                  // then sleep (futex or poll)
-  const std::atomic<bool>* fence = nullptr;  // true: leave with EngineError("EPOCH_FENCED") within 50 ms
+  int64_t deadline_ns = 0;   // on base/clock.h now_ns()
+  int64_t spin_ns = 20'000;  // then sleep (futex or poll)
+  const std::atomic<bool>* fence =
+      nullptr;  // true: leave with EngineError("EPOCH_FENCED") within 50 ms
   uint64_t step = 0;
   int layer = -1;
-  const char* phase = "";                    // "attention", "ffn", "head", "boundary", "verdict"
+  const char* phase = "";  // "attention", "ffn", "head", "boundary", "verdict"
 };
 
 // All failures are EngineError: LINK_TIMEOUT, LINK_CLOSED, LINK_PROTOCOL, EPOCH_FENCED.
@@ -52,7 +53,8 @@ class DataPlane {
 enum class TransportKind { kAuto, kShm, kTcp, kGrpc, kFake };
 const char* transport_name(TransportKind kind);
 
-// One peer of this rank in one epoch. Ranks that never talk (other stage, other tp index) have no link.
+// One peer of this rank in one epoch. Ranks that never talk (other stage, other tp index) have no
+// link.
 struct LinkSpec {
   int peer = -1;
   TransportKind transport = TransportKind::kAuto;
@@ -61,22 +63,23 @@ struct LinkSpec {
 };
 struct EpochSpec {
   uint64_t epoch = 0;
-  std::string incarnation;     // 32 hex digits
+  std::string incarnation;  // 32 hex digits
   int rank = 0;
-  std::string data_key;        // 32 raw bytes: HKDF(cluster token, "data"); link key = HKDF(data_key, epoch, incarnation, a, b)
+  std::string data_key;  // 32 raw bytes: HKDF(cluster token, "data"); link key = HKDF(data_key,
+                         // epoch, incarnation, a, b)
   std::vector<LinkSpec> links;
   int64_t open_timeout_ns = 20'000'000'000;
 };
 struct LinkReport {
   int peer;
   TransportKind transport;
-  std::string interface;        // "shm", "lo", "eth0", the local address
-  double round_trip_us;         // median of a ping-pong made when the link was opened
+  std::string interface;  // "shm", "lo", "eth0", the local address
+  double round_trip_us;   // median of a ping-pong made when the link was opened
 };
 
 // Listens for peers from process start (address and port go into HELLO), authenticates every
-// connection (mutual HMAC over role, epoch, incarnation, ranks, both nonces) and shrugs off strangers:
-// before proof 4 KiB, 5 s, 64 connections. Opens the links of one epoch at a time.
+// connection (mutual HMAC over role, epoch, incarnation, ranks, both nonces) and shrugs off
+// strangers: before proof 4 KiB, 5 s, 64 connections. Opens the links of one epoch at a time.
 class Fabric {
  public:
   virtual ~Fabric() = default;
@@ -106,7 +109,8 @@ class GrpcBridge {
 std::unique_ptr<GrpcBridge> make_grpc_bridge(OutgoingFrame outgoing, void* context);
 // A data plane over grpc ports only (frames authenticated by JavaScript's handshake).
 std::unique_ptr<DataPlane> open_grpc(const EpochSpec& spec, GrpcBridge& bridge,
-                                     const std::atomic<bool>& fence, std::vector<LinkReport>* reports);
+                                     const std::atomic<bool>& fence,
+                                     std::vector<LinkReport>* reports);
 
 // Test-only: `count` data planes in one process, joined by queues; faults by hooks.
 std::vector<std::unique_ptr<DataPlane>> make_fake_planes(int count, uint64_t epoch);
