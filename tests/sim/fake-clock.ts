@@ -13,8 +13,13 @@ export class FakeClock {
   }
 
   after(ms: number, run: () => void): void {
+    this.at(this.now + ms, run);
+  }
+
+  /** Callbacks of one time run in the order in which they were set. */
+  at(time: number, run: () => void): void {
     this.inserted += 1;
-    const entry = { at: this.now + Math.max(0, ms), order: this.inserted, run };
+    const entry = { at: Math.max(this.now, time), order: this.inserted, run };
     this.heap.push(entry);
     let index = this.heap.length - 1;
     while (index > 0) {

@@ -64,14 +64,14 @@ export class SimStream {
 
   sendToRank(message: ToRank): void {
     this.toRankAt = this.arrival(this.toRankAt);
-    this.world.clock.after(this.toRankAt - this.world.clock.now, () => {
+    this.world.clock.at(this.toRankAt, () => {
       if (this.isOpen) this.onRank(message);
     });
   }
 
   sendToCoordinator(message: FromRank): void {
     this.fromRankAt = this.arrival(this.fromRankAt);
-    this.world.clock.after(this.fromRankAt - this.world.clock.now, () => {
+    this.world.clock.at(this.fromRankAt, () => {
       if (this.isOpen) this.onCoordinator(message);
     });
   }
