@@ -1,3 +1,5 @@
+// Conversions behind js_values.h. Text from files is checked before it becomes a JavaScript string:
+// V8 would replace bytes that are no valid UTF-8.
 #include "addon/js_values.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Memory of the host: /proc/meminfo and the control group on Linux, the Mach statistics on macOS.
 #include "base/host_memory.h"
 
 #include <algorithm>

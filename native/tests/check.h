@@ -1,5 +1,5 @@
-// The few lines every native test program needs: CHECK prints and counts failures, `finish` ends with
-// the line that tests/native/ctest.test.ts reads ("N passed, N failed").
+// The few lines every native test program needs: CHECK prints and counts failures, `finish` ends
+// with the line that tests/native/ctest.test.ts reads ("N passed, N failed").
 #pragma once
 #include <atomic>
 #include <cstdio>

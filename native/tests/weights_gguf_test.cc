@@ -220,8 +220,8 @@ GgufBuilder part(uint16_t index, uint16_t count, int32_t total) {
 struct Folder {
   std::string path;
   Folder() {
-    char pattern[] = "/tmp/coxswain-gguf-XXXXXX";
-    path = mkdtemp(pattern);
+    std::string pattern = "/tmp/coxswain-gguf-" + std::string(6, 'X');
+    path = mkdtemp(pattern.data());
   }
   ~Folder() {
     for (const std::string& name : names) std::remove((path + "/" + name).c_str());

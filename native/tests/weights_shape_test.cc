@@ -230,10 +230,21 @@ void yarn() {
   CHECK(near(table.frequency[0], 1));                                // fast pairs stay
   CHECK(near(table.frequency[7], std::pow(10000.0, -7.0 / 8) / 8));  // slow pairs are stretched
   CHECK(near(table.magnitude, 1 + 0.1 * std::log(8.0)));
-  builder.f32("llama.rope.scaling.yarn_log_multiplier", 0.1f);
-  CHECK(std::fabs(table_of(builder).magnitude - 1) < 1e-7);
+  // As in llama.cpp, the keys of other families change nothing here.
+  builder.f32("llama.rope.scaling.yarn_log_multiplier", 0.1f)
+      .f32("llama.rope.scaling.yarn_ext_factor", 0.5f)
+      .f32("llama.rope.scaling.yarn_attn_factor", 1.3f)
+      .f32("llama.rope.scaling.yarn_beta_fast", 8)
+      .f32("llama.rope.scaling.yarn_beta_slow", 2);
+  CHECK(table_of(builder).frequency == table.frequency);
+  CHECK(near(table_of(builder).magnitude, table.magnitude));
   builder.f32("llama.rope.scaling.attn_factor", 1.5f);
-  CHECK(std::fabs(table_of(builder).magnitude - 1.5) < 1e-6);
+  CHECK(near(table_of(builder).magnitude, 1.5 * table.magnitude));
+  const Held model(builder);
+  ModelShape shape = read_model_shape(*model.file);
+  shape.rope_attn_factor = 1;
+  shape.yarn_log_multiplier = 0.1;  // of all dimensions: it takes the magnitude back
+  CHECK(near(make_rope_table(shape, *model.file).magnitude, 1));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// The allowances behind admission.h: what the system and a rank's process need besides the model.
 #include "weights/admission.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Reader of GGUF v3 files (split files too), strictly validated before anything is used.
 //
-// A hostile file gets an EngineError ("GGUF_INVALID", "GGUF_UNSUPPORTED", "FILE_UNREADABLE") that names
-// the file, the field and the offset; never a crash, a hang, or more memory than a small multiple of
-// the bytes read. parse() works on bytes, so that the fuzz test needs no files.
+// A hostile file gets an EngineError ("GGUF_INVALID", "GGUF_UNSUPPORTED", "FILE_UNREADABLE") that
+// names the file, the field and the offset; never a crash, a hang, or more memory than a small
+// multiple of the bytes read. parse() works on bytes, so that the fuzz test needs no files.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -34,10 +34,10 @@ struct TensorInfo {
   TensorType type;
   std::array<int64_t, 4> dims;  // dims[0] fastest: {in, out} for a linear weight
   int dim_count;
-  int file_index;               // which part of a split model
-  const std::byte* data;        // into the mapping of that part
+  int file_index;         // which part of a split model
+  const std::byte* data;  // into the mapping of that part
   size_t bytes;
-  size_t row_bytes;             // bytes of dims[0] elements
+  size_t row_bytes;  // bytes of dims[0] elements
   int64_t rows() const { return dims[1] * dims[2] * dims[3]; }
 };
 
@@ -46,7 +46,8 @@ class GgufFile {
   // Opens and maps `path` and, when it is any part of a split model, all its siblings.
   static std::shared_ptr<const GgufFile> open(const std::string& path);
   // One part from memory (must outlive the result, aligned to 8); split.count > 1 is refused here.
-  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);
+  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes,
+                                               const std::string& name);
   // All parts of a split model from memory, in order; `names` are for messages.
   static std::shared_ptr<const GgufFile> parse_parts(
       const std::vector<std::span<const std::byte>>& parts, const std::vector<std::string>& names);
@@ -65,7 +66,7 @@ class GgufFile {
   std::string string(std::string_view key) const;
   std::string string_or(std::string_view key, std::string_view fallback) const;
 
-  uint64_t file_bytes() const;               // all parts
+  uint64_t file_bytes() const;  // all parts
   // SHA-256 over metadata, tensor directory, first and last 64 KiB of every tensor (64 hex digits).
   // Independent of path, splitting, alignment and order: same model, same fingerprint.
   std::string fingerprint() const;

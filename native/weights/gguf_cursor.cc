@@ -1,3 +1,4 @@
+// Bounds checks and messages behind gguf_cursor.h.
 #include "weights/gguf_cursor.h"
 
 namespace coxswain::weights {

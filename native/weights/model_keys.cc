@@ -1,3 +1,4 @@
+// Range checks behind model_keys.h: every message names the key and the allowed range.
 #include "weights/model_keys.h"
 
 #include <cmath>

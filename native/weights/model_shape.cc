@@ -69,14 +69,15 @@ void read_rope(const ModelKeys& keys, ModelShape& shape) {
   if (shape.rope_factor == 1 && shape.rope_scaling == RopeScaling::kLinear) {
     shape.rope_scaling = RopeScaling::kNone;
   }
-  shape.rope_attn_factor = keys.number_or("rope.scaling.attn_factor", 1, 1e-6, 1e6) *
-                           keys.number_or("rope.scaling.yarn_attn_factor", 1, 1e-6, 1e6);
+  shape.rope_attn_factor = keys.number_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
   shape.rope_original_context = keys.number_or("rope.scaling.original_context_length",
                                                static_cast<double>(shape.context), 1, 1e12);
-  shape.yarn_ext_factor = keys.number_or("rope.scaling.yarn_ext_factor", 1, 0, 1);
-  shape.yarn_beta_fast = keys.number_or("rope.scaling.yarn_beta_fast", 32, 1e-6, 1e9);
-  shape.yarn_beta_slow = keys.number_or("rope.scaling.yarn_beta_slow", 1, 1e-6, 1e9);
-  shape.yarn_log_multiplier = keys.number_or("rope.scaling.yarn_log_multiplier", 0, 0, 1e6);
+  // Files of these families are made for llama.cpp, which reads the rope.scaling.yarn_* keys in
+  // other families only and takes its defaults here, whatever the file says.
+  shape.yarn_ext_factor = 1;
+  shape.yarn_beta_fast = 32;
+  shape.yarn_beta_slow = 1;
+  shape.yarn_log_multiplier = 0;
 }
 
 void refuse_other_features(const ModelKeys& keys, const ModelShape& shape) {

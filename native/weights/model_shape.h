@@ -17,10 +17,10 @@ struct ModelShape {
   int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, context;
   int64_t n_rot;
   float rms_eps;
-  bool tied_output;     // no output.weight: the embedding is the head
-  bool qkv_bias;        // qwen2 (and llama files that carry them)
-  bool qk_norm;         // qwen3
-  bool rope_half_split; // qwen*: pairs (i, i + n_rot/2)
+  bool tied_output;      // no output.weight: the embedding is the head
+  bool qkv_bias;         // qwen2 (and llama files that carry them)
+  bool qk_norm;          // qwen3
+  bool rope_half_split;  // qwen*: pairs (i, i + n_rot/2)
   double rope_base;
   RopeScaling rope_scaling;
   double rope_factor, rope_attn_factor, rope_original_context, yarn_beta_fast, yarn_beta_slow,

@@ -1,3 +1,4 @@
+// The lists of tensors that the three families have, and the comparison of a file with them.
 #include "weights/model_tensors.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// apportion: largest remainders by time. partition: dynamic programme over the cuts. Both compare
+// doubles that every machine computes alike (no fused operations, no library functions but floor).
 #include "weights/partition.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Sizes of packed blocks, type by type; native/tests/models_packed_bytes_test.cc holds them against
+// kernels::packed_bytes, which this folder may not include.
 #include "weights/shard_bytes.h"
 
 #include "base/error.h"
