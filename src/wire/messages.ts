@@ -45,7 +45,11 @@ export interface MessageCodec<Input extends object, Output> {
 function codecOf<Input extends object, Output>(name: string): MessageCodec<Input, Output> {
   const type = root.lookupType(`coxswain.v1.${name}`);
   return {
-    encode: (message) => Buffer.from(type.encode(message).finish()),
+    encode: (message) => {
+      // Under Node the writer gives a Buffer of its own; copying it again would only cost time.
+      const bytes = type.encode(message).finish();
+      return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes);
+    },
     decode: (bytes) => {
       try {
         const message = type.decode(bytes);
