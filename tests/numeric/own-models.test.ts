@@ -43,7 +43,7 @@ const TOPOLOGIES: readonly Partial<Topology>[] = [
   { split: [1, 2, 1] },
   { split: [1], pp: 2 },
   { split: [2, 1], pp: 2 },
-  { split: [3, 1] },
+  { split: [2, 1] },
 ];
 const TRANSPORTS: readonly Transport[] = ['tcp', 'shm'];
 
