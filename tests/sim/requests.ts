@@ -2,19 +2,16 @@
 import type { SamplerParams } from '../../src/base/step-record.ts';
 import type { GenerateRequest, ScoreRequest } from '../../src/coordinator/core/events.ts';
 
+/** Real numbers as the wire carries them, so that the twin draws with the same ones. */
 export function sampler(
   promptLength: number,
   maxTokens: number,
   more: Partial<SamplerParams> = {},
 ): SamplerParams {
+  const { temperature = 0, topP = 1, minP = 0, repetitionPenalty = 1 } = more;
+  const { presencePenalty = 0, frequencyPenalty = 0, bias = [] } = more;
   return {
-    temperature: 0,
     topK: 0,
-    topP: 1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
     seed: 1n,
     choice: 0,
     promptLength,
@@ -22,8 +19,14 @@ export function sampler(
     topLogprobs: 0,
     wantLogprob: false,
     stopIds: [],
-    bias: [],
     ...more,
+    temperature: Math.fround(temperature),
+    topP: Math.fround(topP),
+    minP: Math.fround(minP),
+    repetitionPenalty: Math.fround(repetitionPenalty),
+    presencePenalty: Math.fround(presencePenalty),
+    frequencyPenalty: Math.fround(frequencyPenalty),
+    bias: bias.map(([id, value]) => [id, Math.fround(value)] as const),
   };
 }
 
