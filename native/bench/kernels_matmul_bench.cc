@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/vector/unroll.h"
 #include "tests/kernels_support.h"
 
 using namespace coxswain;
@@ -54,12 +55,11 @@ double read_bandwidth(const std::vector<uint8_t>& memory) {
       for (size_t line = 0; line < sizeof sums; line += 64) {
         __builtin_prefetch(block + 16384 + line, 0, 2);
       }
-#pragma GCC unroll 16
-      for (size_t i = 0; i < 16; ++i) {
+      vector::unroll<16>([&](auto i) COX_INLINE_LAMBDA {
         Words words;
         std::memcpy(&words, block + sizeof words * i, sizeof words);
         sums[i] += words;
-      }
+      });
     }
     for (const Words& sum : sums) total += sum[0] + sum[1];
   });
