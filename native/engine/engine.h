@@ -19,10 +19,10 @@ struct EngineOptions {
   weights::Topology topology;
   int rank = 0;
   int threads = 1;
-  int64_t kv_blocks = 0;         // fixed for the life of the engine
+  int64_t kv_blocks = 0;  // fixed for the life of the engine
   int64_t slots_max = 64;
   int64_t step_rows_max = 2048;
-  bool share_cores = false;      // more engine threads than cores on this host: spin 20 us, not 1 ms
+  bool share_cores = false;  // more engine threads than cores on this host: spin 20 us, not 1 ms
 };
 
 struct EngineInfo {
@@ -32,10 +32,14 @@ struct EngineInfo {
   double load_ms;
 };
 
-struct Progress { uint64_t epoch, step; uint32_t item; bool busy; };
+struct Progress {
+  uint64_t epoch, step;
+  uint32_t item;
+  bool busy;
+};
 
-// kind: "result" (bytes = RESULT words of step_record.h) or "failed" (code, message; the engine then
-// refuses steps until the next epoch).
+// kind: "result" (bytes = RESULT words of step_record.h) or "failed" (code, message; the engine
+// then refuses steps until the next epoch).
 struct EngineEvent {
   enum class Kind { kResult, kFailed } kind;
   uint64_t epoch, step;

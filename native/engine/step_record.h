@@ -54,13 +54,29 @@ struct SamplerParams {
   std::vector<std::pair<uint32_t, float>> bias;
 };
 
-struct CreateSlot { uint32_t slot, length; std::vector<uint32_t> blocks, tokens; };
-struct AppendBlocks { uint32_t slot; std::vector<uint32_t> blocks; };
-struct TruncateSlot { uint32_t slot, length, block_count; };
-struct DropSlot { uint32_t slot; };
-struct CopyBlock { uint32_t from, to, rows; };
-struct SetSampler { uint32_t slot; SamplerParams params; };
-using SlotOp = std::variant<CreateSlot, AppendBlocks, TruncateSlot, DropSlot, CopyBlock, SetSampler>;
+struct CreateSlot {
+  uint32_t slot, length;
+  std::vector<uint32_t> blocks, tokens;
+};
+struct AppendBlocks {
+  uint32_t slot;
+  std::vector<uint32_t> blocks;
+};
+struct TruncateSlot {
+  uint32_t slot, length, block_count;
+};
+struct DropSlot {
+  uint32_t slot;
+};
+struct CopyBlock {
+  uint32_t from, to, rows;
+};
+struct SetSampler {
+  uint32_t slot;
+  SamplerParams params;
+};
+using SlotOp =
+    std::variant<CreateSlot, AppendBlocks, TruncateSlot, DropSlot, CopyBlock, SetSampler>;
 
 struct Run {
   uint32_t slot, pos0, n;
@@ -70,7 +86,11 @@ struct Run {
   uint32_t from_index;
 };
 enum class Want : uint32_t { kToken = 1, kScore = 2, kLogits = 3 };
-struct Output { uint32_t row; Want want; uint32_t argument; };
+struct Output {
+  uint32_t row;
+  Want want;
+  uint32_t argument;
+};
 
 struct StepRecord {
   uint64_t epoch, step;

@@ -1,7 +1,7 @@
 // `cox up` and `cox coordinator`: a cluster with its HTTP server, until SIGINT or SIGTERM.
-import { createHttpServer } from '../api/http-server.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { readApiKeys } from '../config/secrets.ts';
+import { serveHttp } from '../coordinator/main.ts';
 import { type ClusterStart, withCluster } from './cluster.ts';
 import { print, printJson, say } from './terminal.ts';
 
@@ -14,24 +14,20 @@ export interface ServeOptions {
 export function serve({ start, config, json }: ServeOptions): Promise<void> {
   const apiKeys = readApiKeys(config);
   return withCluster(start, async (cluster, signal, log) => {
-    const server = createHttpServer({
-      backend: cluster.backend,
-      log,
-      apiKeys,
-      limits: { bodyBytesMax: config.bodyMax },
-    });
-    const url = await server.listen(config.port, config.host);
+    const { host, port, bodyMax: bodyBytesMax } = config;
+    const http = await serveHttp(cluster, { host, port, apiKeys, bodyBytesMax }, log);
     try {
-      if (json) printJson({ event: 'ready', url, pid: process.pid, ranks: cluster.ranks() });
+      if (json)
+        printJson({ event: 'ready', url: http.url, pid: process.pid, ranks: cluster.ranks() });
       else {
         print(
-          `ready: ${url}/v1 (${cluster.ranks().length} ranks, context ${cluster.contextTokens})`,
+          `ready: ${http.url}/v1 (${cluster.ranks().length} ranks, context ${cluster.contextTokens})`,
         );
         say('Stop with Ctrl-C.');
       }
       await aborted(signal);
     } finally {
-      await server.close();
+      await http.close();
     }
   });
 }

@@ -2,6 +2,8 @@
 // rank processes of this installation. The CLI calls openCluster; everything it needs is an argument.
 import { stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import { createHttpServer } from '../api/http-server.ts';
 import { inspectModel, planModel, readModelMetadata } from '../base/addon.ts';
 import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 import { createPromptCodec } from '../prompt/prompt.ts';
@@ -60,4 +62,29 @@ export async function openCluster(
     },
     signal,
   );
+}
+
+export interface HttpOptions {
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly apiKeys: readonly string[];
+  readonly bodyBytesMax: number;
+}
+
+export interface HttpFace {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Puts the HTTP APIs in front of a cluster. */
+export async function serveHttp(
+  cluster: Cluster,
+  options: HttpOptions,
+  log: Logger,
+): Promise<HttpFace> {
+  const { host, port, apiKeys, bodyBytesMax } = options;
+  const { backend } = cluster;
+  const server = createHttpServer({ backend, log, apiKeys, limits: { bodyBytesMax } });
+  return { url: await server.listen(port, host), close: () => server.close() };
 }

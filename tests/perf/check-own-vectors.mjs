@@ -11,7 +11,12 @@ import { buildOwn, OWN_NAMES } from '../vectors/own-models.mjs';
 const TOLERANCE = 1e-3;
 // llama.cpp refuses partial RoPE in these families, and rounds activations for 16-bit weights.
 const COMPARABLE = OWN_NAMES.filter((name) => name !== 'own-partial-rope' && !name.includes('.'));
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await getLlama({
+  gpu: false,
+  build: 'never',
+  logLevel: LlamaLogLevel.error,
+  maxThreads: 1,
+});
 
 async function probabilitiesAfter(sequence, prompt) {
   await sequence.clearHistory();
@@ -26,25 +31,39 @@ function worstDifference(reference, probabilities) {
   for (const { pos, top, logsumexp } of reference.positions) {
     for (const [id, logit] of top) {
       const wanted = logit - logsumexp;
-      if (wanted > Math.log(1e-3)) worst = Math.max(worst, Math.abs(Math.log(probabilities[pos].get(id)) - wanted));
+      if (wanted > Math.log(1e-3))
+        worst = Math.max(worst, Math.abs(Math.log(probabilities[pos].get(id)) - wanted));
     }
   }
   return worst;
 }
 
 async function check(name, folder) {
-  const vectors = JSON.parse(readFileSync(new URL(`../vectors/own/${name}.json`, import.meta.url), 'utf8'));
+  const vectors = JSON.parse(
+    readFileSync(new URL(`../vectors/own/${name}.json`, import.meta.url), 'utf8'),
+  );
   const { file } = buildOwn(name).save(folder);
   const model = await llama.loadModel({ modelPath: file, gpuLayers: 0 });
-  const context = await model.createContext({ contextSize: 512, batchSize: 512, flashAttention: false, experimentalKvCacheKeyType: 'F32', experimentalKvCacheValueType: 'F32' });
+  const context = await model.createContext({
+    contextSize: 512,
+    batchSize: 512,
+    flashAttention: false,
+    experimentalKvCacheKeyType: 'F32',
+    experimentalKvCacheValueType: 'F32',
+  });
   const sequence = context.getSequence();
   let worst = 0;
   for (const reference of vectors.references.native.cases) {
-    worst = Math.max(worst, worstDifference(reference, await probabilitiesAfter(sequence, reference.prompt)));
+    worst = Math.max(
+      worst,
+      worstDifference(reference, await probabilitiesAfter(sequence, reference.prompt)),
+    );
   }
   await context.dispose();
   await model.dispose();
-  console.log(`${worst <= TOLERANCE ? 'ok ' : 'BAD'} ${name}: largest difference ${worst.toExponential(2)}`);
+  console.log(
+    `${worst <= TOLERANCE ? 'ok ' : 'BAD'} ${name}: largest difference ${worst.toExponential(2)}`,
+  );
   return worst <= TOLERANCE;
 }
 

@@ -30,7 +30,9 @@ function logSumExp(logits) {
 async function logitsAfter(sequence, prompt, vocab) {
   const input = prompt.map((id) => [id, { generateNext: { logits: true } }]);
   const out = await sequence.controlledEvaluate(input);
-  return out.map(({ next }) => Float64Array.from({ length: vocab }, (_, id) => next.logits.get(id)));
+  return out.map(({ next }) =>
+    Float64Array.from({ length: vocab }, (_, id) => next.logits.get(id)),
+  );
 }
 
 /** Twelve positions in detail, the last of each KV block of 256 among them; argmax everywhere. */
@@ -38,12 +40,14 @@ function caseOf(prompt, rows, sampleIds) {
   const recorded = new Set([0, 1, 255, 256, 511, 512, prompt.length - 1]);
   for (let i = 1; recorded.size < POSITIONS; i++) recorded.add(i * 97);
   const ranked = rows.map((row) => [...row.keys()].sort((a, b) => row[b] - row[a] || a - b));
-  const positions = [...recorded].sort((a, b) => a - b).map((pos) => ({
-    pos,
-    top: ranked[pos].slice(0, 40).map((id) => [id, round(rows[pos][id])]),
-    sampled: sampleIds.map((id) => round(rows[pos][id])),
-    logsumexp: round(logSumExp(rows[pos])),
-  }));
+  const positions = [...recorded]
+    .sort((a, b) => a - b)
+    .map((pos) => ({
+      pos,
+      top: ranked[pos].slice(0, 40).map((id) => [id, round(rows[pos][id])]),
+      sampled: sampleIds.map((id) => round(rows[pos][id])),
+      logsumexp: round(logSumExp(rows[pos])),
+    }));
   const last = prompt.length - 1;
   return {
     name: 'long',
@@ -73,7 +77,8 @@ async function record(llama, name, folder) {
   await context.dispose();
   await model.dispose();
   const sampleIds = randomIds('logits/sample', 32, vocab);
-  const oracle = 'llama.cpp 0.5.0 (node-llama-cpp 3.22.1): CPU, 1 thread, F32 keys and values, no flash attention';
+  const oracle =
+    'llama.cpp 0.5.0 (node-llama-cpp 3.22.1): CPU, 1 thread, F32 keys and values, no flash attention';
   return {
     format: 'coxswain-logits/1',
     model: { name, sha256 },
@@ -83,7 +88,12 @@ async function record(llama, name, folder) {
   };
 }
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await getLlama({
+  gpu: false,
+  build: 'never',
+  logLevel: LlamaLogLevel.error,
+  maxThreads: 1,
+});
 const folder = mkdtempSync(join(tmpdir(), 'coxswain-logits-'));
 const target = fileURLToPath(new URL('../vectors/logits', import.meta.url));
 mkdirSync(target, { recursive: true });

@@ -141,7 +141,7 @@ async function ask(url: string, messages: readonly Turn[]): Promise<Spoken> {
     throw new CoxswainError('INTERNAL', `HTTP ${response.status}: ${await response.text()}`);
   let text = '';
   let first = 0;
-  let usage: ChatChunk['usage'] = null;
+  const usage = { prompt: 0, cached: 0, completion: 0 };
   for await (const data of createSseReader(response.body as AsyncIterable<Uint8Array>)) {
     if (data === '[DONE]') break;
     const chunk = JSON.parse(data) as ChatChunk;
@@ -149,15 +149,17 @@ async function ask(url: string, messages: readonly Turn[]): Promise<Spoken> {
     if (delta !== '' && first === 0) first = performance.now();
     process.stdout.write(delta);
     text += delta;
-    usage = chunk.usage ?? usage;
+    if (chunk.usage) {
+      usage.prompt = chunk.usage.prompt_tokens;
+      usage.cached = chunk.usage.prompt_tokens_details?.cached_tokens ?? 0;
+      usage.completion = chunk.usage.completion_tokens;
+    }
   }
-  const completion = usage?.completion_tokens ?? 0;
-  const tokensPerSecond = (1000 * completion) / (performance.now() - first);
-  const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
+  const tokensPerSecond = (1000 * usage.completion) / (performance.now() - first);
   print('');
   say(
-    `prompt ${usage?.prompt_tokens ?? 0} tokens, ${cached} reused; first token after ${(first - start).toFixed(0)} ms; ` +
-      `${completion} tokens at ${tokensPerSecond.toFixed(1)}/s`,
+    `prompt ${usage.prompt} tokens, ${usage.cached} reused; first token after ${(first - start).toFixed(0)} ms; ` +
+      `${usage.completion} tokens at ${tokensPerSecond.toFixed(1)}/s`,
   );
   return { text, tokensPerSecond };
 }
