@@ -7,6 +7,11 @@ import { KV_BLOCK_TOKENS } from '../../base/step-record.ts';
 
 /** Of a host's available memory, what weights and KV cache together may take unasked. */
 const MEMORY_SHARE = 0.6;
+/**
+ * What the KV cache of a rank takes unasked, beyond one full context. Every byte is touched at load, so
+ * that an answer never dies of a full machine; a cache that nobody asked for must not cost seconds then.
+ */
+const KV_BYTES_UNASKED = 1 << 30;
 
 export interface RankHost {
   readonly rank: number;
@@ -63,11 +68,14 @@ function kvBlocksOf(
   plan: Plan,
   wishes: LayoutWishes,
 ): number {
-  const full = wishes.slots * Math.ceil(wishes.context / KV_BLOCK_TOKENS);
+  const perContext = Math.ceil(wishes.context / KV_BLOCK_TOKENS);
+  const full = wishes.slots * perContext;
   const share = plan.ranks[host.rank];
   if (share === undefined || share.kv_bytes_per_token === 0) return full;
   const blockBytes = share.kv_bytes_per_token * KV_BLOCK_TOKENS;
-  const blocks = Math.min(full, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
+  const unasked = Math.max(perContext, Math.floor(KV_BYTES_UNASKED / blockBytes));
+  const most = wishes.kvBytes === null ? Math.min(full, unasked) : full;
+  const blocks = Math.min(most, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
   if (blocks >= 1) return blocks;
   throw new CoxswainError(
     'MEMORY_EXHAUSTED',
