@@ -5,8 +5,13 @@ import type { Plan } from '../../base/addon.ts';
 import { CoxswainError } from '../../base/errors.ts';
 import { KV_BLOCK_TOKENS } from '../../base/step-record.ts';
 
-/** Of a host's available memory, what weights and KV cache together may take unasked. */
-const MEMORY_SHARE = 0.6;
+/** Of what a host has left beside the weights, the part that KV caches may take unasked. */
+const MEMORY_SHARE = 0.25;
+/**
+ * Unasked, so many slots get a full context; short sessions share the same blocks among more. Blocks are
+ * touched when a rank loads, so that more of them would only make every start slower.
+ */
+const FULL_CONTEXTS_MAX = 8;
 /**
  * What the KV cache of a rank takes unasked, beyond one full context. Every byte is touched at load, so
  * that an answer never dies of a full machine; a cache that nobody asked for must not cost seconds then.
@@ -69,7 +74,8 @@ function kvBlocksOf(
   wishes: LayoutWishes,
 ): number {
   const perContext = Math.ceil(wishes.context / KV_BLOCK_TOKENS);
-  const full = wishes.slots * perContext;
+  const slots = wishes.kvBytes === null ? Math.min(wishes.slots, FULL_CONTEXTS_MAX) : wishes.slots;
+  const full = slots * Math.ceil(wishes.context / KV_BLOCK_TOKENS);
   const share = plan.ranks[host.rank];
   if (share === undefined || share.kv_bytes_per_token === 0) return full;
   const blockBytes = share.kv_bytes_per_token * KV_BLOCK_TOKENS;
@@ -93,5 +99,5 @@ function kvBudget(
   if (wishes.kvBytes !== null) return wishes.kvBytes;
   const onHost = hosts.filter((other) => other.hostId === host.hostId);
   const weights = onHost.reduce((sum, { rank }) => sum + (plan.ranks[rank]?.weight_bytes ?? 0), 0);
-  return Math.max(0, host.memoryBytes * MEMORY_SHARE - weights) / onHost.length;
+  return Math.max(0, (host.memoryBytes - weights) * MEMORY_SHARE) / onHost.length;
 }

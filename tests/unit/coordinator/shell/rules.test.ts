@@ -107,13 +107,16 @@ describe('the layout', () => {
     expect(layout.shareCores).toEqual([true, true]);
   });
 
-  it('gives every slot a full context where memory allows', () => {
-    expect(layOut([host(0), host(1)], plan, wishes).kvBlocks).toBe(4 * 4);
+  it('gives up to 8 slots a full context where memory allows, all of them when asked', () => {
+    const ranks = [host(0), host(1)];
+    expect(layOut(ranks, plan, wishes).kvBlocks).toBe(4 * 4);
+    expect(layOut(ranks, plan, { ...wishes, slots: 100 }).kvBlocks).toBe(8 * 4);
+    expect(layOut(ranks, plan, { ...wishes, slots: 100, kvBytes: 1e9 }).kvBlocks).toBe(100 * 4);
   });
 
   it('lets the least able rank decide the blocks', () => {
-    // 16 bytes a token, 4,096 a block: 40,000 x 0.6 - 1,000 of weights leaves 5 blocks.
-    const small = host(1, { hostId: 'b', memoryBytes: 40_000 });
+    // 16 bytes a token, 4,096 a block: a quarter of 83,000 less 1,000 of weights is 5 blocks.
+    const small = host(1, { hostId: 'b', memoryBytes: 83_000 });
     expect(layOut([host(0), small], plan, wishes).kvBlocks).toBe(5);
     expect(layOut([host(0), host(1)], plan, { ...wishes, kvBytes: 9000 }).kvBlocks).toBe(2);
   });
