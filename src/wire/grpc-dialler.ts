@@ -12,6 +12,9 @@ const CLIENT_OPTIONS: ClientOptions = {
   'grpc.use_local_subchannel_pool': 1,
   // Retries are the session's business: it must prove itself again on each new connection.
   'grpc.enable_retries': 0,
+  // A peer whose host vanished without a word is noticed even while neither side has anything to say.
+  'grpc.keepalive_time_ms': 10_000,
+  'grpc.keepalive_timeout_ms': 5000,
 };
 
 export interface DialledStream {

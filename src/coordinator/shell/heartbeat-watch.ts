@@ -1,5 +1,5 @@
 // Decides from heartbeats which ranks are dead or stuck. Pure: datagrams and the time are arguments.
-//   silent:  nothing heard for SILENT_MS.
+//   silent:  nothing heard for SILENT_MS (for FIRST_BEAT_MS more before the first beat).
 //   stalled: busy without progress past the step's deadline while another rank is ahead and so waits.
 // Time in which the watch itself was not running (a stopped or starved process) counts for nobody.
 import {
@@ -11,6 +11,8 @@ import {
 
 export const SILENT_MS = 1000;
 export const TICK_MS = 100;
+/** A rank that was just told where to beat may take so much longer for its first beat. */
+export const FIRST_BEAT_MS = 4000;
 /** Least time without progress that is a stall: a peer's deadline is max(2 s, 8 x predicted). */
 export const STALL_MS_MIN = 2000;
 
@@ -41,13 +43,13 @@ export class HeartbeatWatch {
   /** max(STALL_MS_MIN, 8 x predicted) of the steps under way. */
   stallMs = STALL_MS_MIN;
 
-  /** A new process (or the first connection of one) in this rank. */
+  /** A process that was just told where to beat. */
   watch(rank: number, stage: number, key: Uint8Array, now: number): void {
     this.ranks.set(rank, {
       stage,
       keys: [key],
       counter: 0,
-      heardAt: now,
+      heardAt: now + FIRST_BEAT_MS,
       last: null,
       progressAt: now,
     });
@@ -85,7 +87,8 @@ export class HeartbeatWatch {
     for (const [rank, watched] of this.ranks) {
       const silentMs = now - watched.heardAt;
       if (silentMs > SILENT_MS) {
-        verdicts.push({ kind: 'silent', rank, ms: Math.round(silentMs) });
+        const sinceMs = watched.last === null ? silentMs + FIRST_BEAT_MS : silentMs;
+        verdicts.push({ kind: 'silent', rank, ms: Math.round(sinceMs) });
       } else if (this.isStalled(watched, now)) {
         const { epoch = 0, step = 0, item = 0 } = watched.last ?? {};
         const ms = Math.round(now - watched.progressAt);

@@ -275,10 +275,9 @@ class RunningCluster implements Cluster {
       model,
       log,
       events: {
-        onAttached: ({ rank, stage }, key, resumed) =>
-          this.monitor?.request(
-            resumed ? { type: 'rekey', rank, key } : { type: 'watch', rank, stage, key },
-          ),
+        onAssigned: ({ rank, stage }, key) =>
+          this.monitor?.request({ type: 'watch', rank, stage, key }),
+        onResumed: ({ rank }, key) => this.monitor?.request({ type: 'rekey', rank, key }),
         onLost: (rank, code, message) => {
           this.monitor?.request({ type: 'unwatch', rank });
           this.lifecycle.onLost(rank, code, message);

@@ -23,10 +23,14 @@ import type { ClusterLog, ModelFacts } from './options.ts';
 const HELLO_MS_MAX = 5000;
 /** How long a broken control stream may take to come back. */
 const RESUME_MS = 5000;
+const PLACE_RETRY_MS = 500;
+const PLACE_TRIES = 4;
 
 export interface RosterEvents {
-  /** A process took this rank, or came back over a new connection (`resumed`). */
-  onAttached(member: Member, heartbeatKey: Uint8Array, resumed: boolean): void;
+  /** From now on the process beats: with its share it was told where. */
+  onAssigned(member: Member, heartbeatKey: Uint8Array): void;
+  /** It beats under another key: a new connection. */
+  onResumed(member: Member, heartbeatKey: Uint8Array): void;
   /** The member is absent now. */
   onLost(rank: number, code: ErrorCode, message: string): void;
   /** The rank lives, but its epoch is over. */
@@ -41,6 +45,15 @@ export interface RosterOptions {
   readonly model: ModelFacts;
   readonly log: ClusterLog;
   readonly events: RosterEvents;
+}
+
+/** A connection from its proof on. */
+interface Arrival {
+  readonly channel: SecureChannel;
+  member: Member | null;
+  occupant: Occupant | null;
+  greeted: boolean;
+  gone: boolean;
 }
 
 export class Roster {
@@ -58,25 +71,29 @@ export class Roster {
 
   /** A channel that is proved and has said nothing: its Hello decides. */
   attach(channel: SecureChannel): void {
-    let occupant: Occupant | null = null;
-    let member: Member | null = null;
+    const arrival: Arrival = { channel, member: null, occupant: null, greeted: false, gone: false };
     const timer = setTimeout(() => channel.close('no Hello came'), HELLO_MS_MAX);
     channel.consume(
       (bytes) => {
         const body = rankBodyCodec.decode(bytes);
-        if (occupant === null || member === null) {
+        const { member, occupant } = arrival;
+        if (!arrival.greeted) {
           clearTimeout(timer);
-          member = this.welcome(channel, body);
-          occupant = member?.occupant ?? null;
-          return;
+          arrival.greeted = true;
+          if (body.hello) this.welcome(arrival, body.hello, PLACE_TRIES);
+          else channel.close('the first message was no Hello');
+        } else if (member !== null && occupant?.channel === channel) {
+          // Otherwise a newer connection of the same process has taken over.
+          this.handle(member, occupant, body);
         }
-        // A newer connection of the same process may have taken over.
-        if (occupant.channel === channel) this.handle(member, occupant, body);
       },
       (reason) => {
         clearTimeout(timer);
-        if (member !== null && occupant?.channel === channel)
+        arrival.gone = true;
+        const { member, occupant } = arrival;
+        if (member !== null && occupant?.channel === channel) {
           this.onBroken(member, occupant, reason);
+        }
       },
     );
   }
@@ -118,32 +135,43 @@ export class Roster {
     this.closing = true;
   }
 
-  private welcome(channel: SecureChannel, body: RankBody): Member | null {
-    const hello = body.hello;
-    if (!hello) {
-      channel.close('the first message was no Hello');
-      return null;
-    }
+  private welcome(arrival: Arrival, hello: Hello, tries: number): void {
+    if (arrival.gone) return;
+    const { channel } = arrival;
     const resumed = this.resume(channel, hello);
-    if (resumed !== null) return resumed;
-    const refusal = refuseHello(hello, this.options.model) ?? this.refusePlace(hello);
-    const member = refusal === null ? this.placeFor(hello) : null;
-    if (member === null) {
-      const sentence = refusal ?? `All ${this.members.length} ranks of this cluster are taken.`;
-      this.refuse(channel, hello, sentence);
-      return null;
+    if (resumed !== null) {
+      arrival.member = resumed;
+      arrival.occupant = resumed.occupant;
+      return;
     }
+    const refusal = refuseHello(hello, this.options.model) ?? this.refuseWish(hello);
+    if (refusal !== null) {
+      this.refuse(channel, hello, refusal);
+      return;
+    }
+    const place = this.placeFor(hello);
+    if (typeof place !== 'string') this.seat(arrival, hello, place);
+    else if (tries === 0) this.refuse(channel, hello, place);
+    else {
+      // The process before it may be dead already, and its heartbeats say so within a second.
+      setTimeout(() => this.welcome(arrival, hello, tries - 1), PLACE_RETRY_MS);
+    }
+  }
+
+  private seat(arrival: Arrival, hello: Hello, member: Member): void {
+    const { channel } = arrival;
     if (member.occupant !== null) this.lose(member.rank, 'RANK_LOST', 'its process was replaced');
     const sessionId = randomBytes(16).toString('hex');
-    member.occupant = new Occupant(hello, sessionId, channel);
-    member.occupant.session.attach(channel, 0);
+    const occupant = new Occupant(hello, sessionId, channel);
+    arrival.member = member;
+    arrival.occupant = occupant;
+    member.occupant = occupant;
+    occupant.session.attach(channel, 0);
     member.epochMax = Math.max(member.epochMax, hello.epochMax);
     const { rank } = member;
     this.options.log.info({ rank, pid: hello.pid, host: hello.host }, 'rank joined');
-    this.options.events.onAttached(member, channel.session.heartbeatKey, false);
     this.assign(member);
     this.changed.notify();
-    return member;
   }
 
   private resume(channel: SecureChannel, hello: Hello): Member | null {
@@ -160,25 +188,26 @@ export class Roster {
     channel.send(coordinatorBodyCodec.encode({ resume, number: 0, acked: resume.received }));
     occupant.session.attach(channel, hello.received);
     this.options.log.info({ rank: member.rank }, 'control stream resumed');
-    this.options.events.onAttached(member, channel.session.heartbeatKey, true);
+    this.options.events.onResumed(member, channel.session.heartbeatKey);
     return member;
   }
 
-  private refusePlace(hello: Hello): string | null {
-    const { wantedRank } = hello;
+  /** null: its wish can be met, now or later. */
+  private refuseWish({ wantedRank }: Hello): string | null {
     if (this.closing) return 'This cluster is shutting down.';
-    if (wantedRank < 0) return null;
-    const member = this.members[wantedRank];
-    if (member === undefined) {
-      return `It wants to be rank ${wantedRank}, but this cluster has ranks 0 to ${this.members.length - 1}.`;
-    }
-    if (member.occupant?.channel) return `${member.label} is here already.`;
-    return null;
+    const last = this.members.length - 1;
+    if (wantedRank <= last) return null;
+    return `It wants to be rank ${wantedRank}, but this cluster has ranks 0 to ${last}.`;
   }
 
-  private placeFor(hello: Hello): Member | null {
-    if (hello.wantedRank >= 0) return this.members[hello.wantedRank] ?? null;
-    return this.members.find(({ occupant }) => occupant === null) ?? null;
+  /** The rank to fill, or the sentence that says why there is none now. */
+  private placeFor({ wantedRank }: Hello): Member | string {
+    if (wantedRank < 0) {
+      const free = this.members.find(({ occupant }) => occupant === null);
+      return free ?? `All ${this.members.length} ranks of this cluster are taken.`;
+    }
+    const member = present(this.members[wantedRank], 'a wish beyond the plan was refused');
+    return member.occupant?.channel ? `${member.label} is here already.` : member;
   }
 
   private refuse(channel: SecureChannel, hello: Hello, sentence: string): void {
@@ -193,6 +222,8 @@ export class Roster {
     const { occupant } = member;
     if (this.assignments === null || occupant === null || occupant.assigned) return;
     occupant.assigned = true;
+    const key = occupant.channel?.session.heartbeatKey;
+    if (key !== undefined) this.options.events.onAssigned(member, key);
     this.send(member, { assign: { ...this.assignments(member), session: occupant.sessionId } });
   }
 

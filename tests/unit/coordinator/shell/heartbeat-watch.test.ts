@@ -1,6 +1,7 @@
 // Liveness by heartbeats: who counts as dead or stuck, and who does not.
 import { describe, expect, it } from 'vitest';
 import {
+  FIRST_BEAT_MS,
   HeartbeatWatch,
   SILENT_MS,
   TICK_MS,
@@ -65,12 +66,21 @@ describe('the heartbeat watch', () => {
 
   it('finds a silent rank after a second, once', () => {
     const world = new World([0, 0]);
+    world.beat(1);
     const started = world.now;
     world.run(SILENT_MS, () => world.beat(0));
     expect(world.verdicts).toEqual([]);
     world.run(5000, () => world.beat(0));
     expect(world.verdicts).toEqual(['1 silent']);
     expect(world.now).toBeGreaterThan(started + SILENT_MS);
+  });
+
+  it('waits longer for the first beat, and not for ever', () => {
+    const world = new World([0, 0]);
+    world.run(FIRST_BEAT_MS + SILENT_MS, () => world.beat(0));
+    expect(world.verdicts).toEqual([]);
+    world.run(TICK_MS, () => world.beat(0));
+    expect(world.verdicts).toEqual(['1 silent']);
   });
 
   it('finds a rank that is busy without progress while another waits ahead of it', () => {
