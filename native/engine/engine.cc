@@ -193,7 +193,8 @@ class RunningEngine final : public Engine {
       if (bytes.empty()) {
         throw EngineError("STEP_INVALID", "more than " + std::to_string(kQueueMax) + " steps wait");
       }
-      const StepRecord record = decode_step_record(bytes);
+      decode_step_record(bytes, record_);
+      const StepRecord& record = record_;
       step = record.step;
       if (failure_) {
         throw EngineError(failure_->code(), "step refused, because an earlier step failed: " +
@@ -236,6 +237,7 @@ class RunningEngine final : public Engine {
   std::condition_variable idle_;
   std::deque<std::vector<std::byte>> queue_;
   bool stop_ = false, overflow_ = false;
+  StepRecord record_;                   // executor thread
   std::optional<EngineError> failure_;  // executor thread, and begin_epoch while it is idle
   comm::DataPlane::Counters counters_;
   std::thread thread_;

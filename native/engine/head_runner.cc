@@ -201,10 +201,9 @@ void HeadRunner::finish_output(const PlannedOutput& output, size_t in_window, co
   best_.clear();
   parts_.clear();
   target_ = 0;
-  Summary received;
   for (size_t i = 0; i < slices_.size(); ++i) {
     const Slice& slice = slices_[i];
-    Summary* part = &received;
+    Summary* part = &received_;
     if (i == mine_) {
       part = &summaries_[in_window];
       if (need.whole && slice.rows > 0) {
@@ -212,7 +211,7 @@ void HeadRunner::finish_output(const PlannedOutput& output, size_t in_window, co
         std::copy(logits, logits + slice.rows, whole_.begin() + slice.begin);
       }
     } else {
-      cursors_[i] = read_part(cursors_[i], slice, need, received, whole_.data());
+      cursors_[i] = read_part(cursors_[i], slice, need, received_, whole_.data());
     }
     if (need.sum && slice.rows > 0) parts_.push_back(part->part);
     if (!need.whole) best_.insert(best_.end(), part->best.begin(), part->best.end());

@@ -91,6 +91,7 @@ class HeadRunner {
   std::vector<Summary> summaries_;
   std::vector<const std::byte*> cursors_;  // into the slices' frames
   // Per output, on the leader.
+  Summary received_;
   std::vector<float> whole_;
   std::vector<Candidate> best_;
   std::vector<MaxSum> parts_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 
 namespace coxswain::engine {
 
@@ -20,6 +21,12 @@ KvBlocks::KvBlocks(const KvGeometry& geometry) : geometry_(geometry) {
     }
   }
   if (bytes_ == 0) return;
+  const uint64_t available = host_memory().available;
+  if (available > 0 && bytes_ > available) {
+    throw EngineError("MEMORY_EXHAUSTED", std::to_string(geometry.blocks) + " KV blocks need " +
+                                              std::to_string(bytes_) + " bytes and this host has " +
+                                              std::to_string(available) + "; lower --kv-mem");
+  }
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw EngineError("MEMORY_EXHAUSTED", "cannot reserve " + std::to_string(bytes_) +

@@ -15,8 +15,8 @@ namespace {
 // Below this many floats a chain of row ops costs less than waking the pool for it.
 constexpr int64_t kSerialFloats = 16384;
 // Multiply-adds of one matmul piece: small enough to balance, large enough to hide the counter.
-constexpr int64_t kPieceWork = 96 * 1024;
-constexpr int64_t kPiecesPerThread = 6;
+constexpr int64_t kPieceWork = 24 * 1024;
+constexpr int64_t kPiecesPerThread = 8;
 constexpr int64_t kMatMulRowTile = 64;
 constexpr int64_t kAttentionRowTile = 16;
 constexpr int64_t kSerialAttention = 16384;  // multiply-adds

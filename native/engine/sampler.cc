@@ -38,7 +38,8 @@ float maximum(const float* x, int64_t n) {
 // The candidates that top-p and min-p leave of `ordered` (weights relative to the first).
 class Cut {
  public:
-  Cut(const SamplerParams& params, double total) : params_(params), limit_(static_cast<double>(params.top_p) * total) {}
+  Cut(const SamplerParams& params, double total)
+      : params_(params), limit_(static_cast<double>(params.top_p) * total) {}
   // False when this candidate and all later ones are out.
   bool take(float weight) {
     if (full_ || (count_ > 0 && weight < params_.min_p)) return false;

@@ -171,22 +171,28 @@ Output read_output(WordReader& in) {
 }  // namespace
 
 StepRecord decode_step_record(std::span<const std::byte> bytes) {
+  StepRecord record;
+  decode_step_record(bytes, record);
+  return record;
+}
+
+void decode_step_record(std::span<const std::byte> bytes, StepRecord& record) {
   WordReader in(bytes);
   if (in.word("the magic number") != kRecordMagic) in.fail("this is not a step record");
-  StepRecord record;
   record.epoch = in.wide("epoch");
   record.step = in.wide("step");
   const uint32_t slot_ops = in.count("slot op count", 2);
   const uint32_t runs = in.count("run count", 5);
   const uint32_t outputs = in.count("output count", 3);
+  record.slot_ops.clear();
   record.slot_ops.reserve(slot_ops);
   for (uint32_t i = 0; i < slot_ops; ++i) record.slot_ops.push_back(read_slot_op(in));
   record.runs.resize(runs);
   for (Run& run : record.runs) read_run(in, run);
+  record.outputs.clear();
   record.outputs.reserve(outputs);
   for (uint32_t i = 0; i < outputs; ++i) record.outputs.push_back(read_output(in));
   if (in.remaining() != 0) in.fail("words after the last output");
-  return record;
 }
 
 }  // namespace coxswain::engine

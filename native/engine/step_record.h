@@ -100,5 +100,7 @@ struct StepRecord {
 };
 
 StepRecord decode_step_record(std::span<const std::byte> bytes);
+// The same into storage that is used again; after an error its content is of no meaning.
+void decode_step_record(std::span<const std::byte> bytes, StepRecord& record);
 
 }  // namespace coxswain::engine

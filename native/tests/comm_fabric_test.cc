@@ -20,7 +20,7 @@ void auto_takes_shared_memory_on_one_host() {
   }
   // Both ends state the figure that one of them measured.
   CHECK(opened[0].reports[0].round_trip_us == opened[1].reports[0].round_trip_us);
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
 }
 
 void tcp_names_its_interface() {
@@ -78,7 +78,7 @@ void a_later_epoch_ends_the_earlier_one() {
     CHECK(expect_text(old.failure, begins(old.failure, "LINK_PROTOCOL: epoch 4 is over")));
     for (auto& plane : planes) plane.reset();
   }
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
 }
 
 void an_absent_peer_is_named_from_both_sides() {

@@ -78,14 +78,19 @@ inline Planes planes_over(TransportKind kind, int count) {
   return planes;
 }
 
-// Names of segments of ours in the shared memory of this host.
-inline size_t segments_left() {
-  size_t count = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    count += entry.path().filename().string().compare(0, 9, "coxswain-") == 0 ? 1 : 0;
+// Whether no segment of ours has a name. Another program may be opening links at this moment, so a
+// moment without any is enough; what a test leaves behind stays.
+inline bool no_segment_is_left() {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    size_t count = 0;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+      count += entry.path().filename().string().compare(0, 9, "coxswain-") == 0 ? 1 : 0;
+    }
+    if (count == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return count;
+  return false;
 }
 
 }  // namespace coxswain::comm::testing

@@ -117,7 +117,7 @@ void processes_hold_the_same_bits(TransportKind kind, int count) {
   CHECK(expect_text(member.opened.failure, member.opened.plane != nullptr));
   CHECK(failure_of([&] { body(*member.opened.plane); }).empty());
   for (const pid_t child : children) CHECK(exit_of(child) == 0);
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
 }
 
 void a_killed_peer_is_noticed_and_leaves_nothing(TransportKind kind) {
@@ -146,7 +146,7 @@ void a_killed_peer_is_noticed_and_leaves_nothing(TransportKind kind) {
                                     "attention (epoch 3, 0 of 2304 bytes)")));
   CHECK(left_at - killed_at < 1'000'000'000);
   CHECK(exit_of(children[0]) == 128 + SIGKILL);
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
 }
 
 void a_stopped_peer_runs_into_the_deadline(TransportKind kind) {
@@ -216,14 +216,14 @@ void ranks_with_separate_memory_use_tcp_or_say_why_not() {
   CHECK(exit_code == 0);
   CHECK(expect_text(by_itself->failure, by_itself->reports.size() == 1));
   CHECK(by_itself->reports[0].transport == TransportKind::kTcp);
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
   const auto insisting = open_across_namespaces(TransportKind::kShm, &exit_code);
   CHECK(insisting && exit_code == 0);
   CHECK(expect_text(insisting->failure,
                     begins(insisting->failure,
                            "LINK_PROTOCOL: rank 0 and rank 1 cannot be linked: shm "
                            "was asked for: cannot open the peer's shared memory")));
-  CHECK(segments_left() == 0);
+  CHECK(no_segment_is_left());
 }
 
 // The window between creating and unlinking a segment: what a kill leaves there is swept later.

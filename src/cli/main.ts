@@ -27,7 +27,11 @@ function program(words: readonly string[]): Argv {
     .scriptName('cox')
     .usage('$0 COMMAND: one language model over several processes')
     .version(VERSION)
-    .parserConfiguration({ 'camel-case-expansion': false, 'duplicate-arguments-array': false })
+    .parserConfiguration({
+      'camel-case-expansion': false,
+      'boolean-negation': false,
+      'duplicate-arguments-array': false,
+    })
     .command(upCommand)
     .command(coordinatorCommand)
     .command(rankCommand)
