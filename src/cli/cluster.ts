@@ -42,6 +42,9 @@ export async function withCluster<T>(
     } finally {
       await cluster.close();
     }
+  } catch (thrown) {
+    // Whatever an interrupted start or request stumbled over, the interruption is what happened.
+    throw stop.signal.aborted ? stop.signal.reason : thrown;
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }

@@ -1,4 +1,6 @@
 // `cox up` and `cox coordinator`: a cluster with its HTTP server, until SIGINT or SIGTERM.
+
+import { toCoxswainError } from '../base/errors.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { readApiKeys } from '../config/secrets.ts';
 import { serveHttp } from '../coordinator/main.ts';
@@ -11,7 +13,16 @@ export interface ServeOptions {
   readonly json: boolean;
 }
 
-export function serve({ start, config, json }: ServeOptions): Promise<void> {
+/** Resolves when a signal ended it, also one that came while ranks were awaited. */
+export async function serve(options: ServeOptions): Promise<void> {
+  try {
+    await serveUntilStopped(options);
+  } catch (thrown) {
+    if (toCoxswainError(thrown).code !== 'REQUEST_CANCELLED') throw thrown;
+  }
+}
+
+function serveUntilStopped({ start, config, json }: ServeOptions): Promise<void> {
   const apiKeys = readApiKeys(config);
   return withCluster(start, async (cluster, signal, log) => {
     const { host, port, bodyMax: bodyBytesMax } = config;

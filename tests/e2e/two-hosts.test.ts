@@ -27,7 +27,7 @@ afterAll(() => {
 
 /** Greedy text of a fixed prompt, asked for on the host where the coordinator listens. */
 function ask(wrap: readonly string[], url: string): string {
-  const body = JSON.stringify({ model: 'any', prompt: PROMPT, max_tokens: 24, temperature: 0 });
+  const body = JSON.stringify({ prompt: PROMPT, max_tokens: 24, temperature: 0 });
   const script = `fetch(${JSON.stringify(`${url}/v1/completions`)}, { method: 'POST', headers: { 'content-type': 'application/json' }, body: ${JSON.stringify(body)} })
     .then((r) => r.json()).then((j) => console.log(JSON.stringify(j.choices[0].text)))`;
   const [program, ...args] = [...wrap, process.execPath, '-e', script];
