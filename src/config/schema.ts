@@ -197,7 +197,7 @@ export const OPTIONS: { readonly [K in keyof ClusterConfig]: Option<ClusterConfi
     flag: 'kv-mem',
     parse: nullable(size(MEBIBYTE)),
     fallback: null,
-    unset: '1 GiB or one full context, whichever is more, as far as memory allows',
+    unset: 'eight full contexts, within a quarter of the memory left beside the weights',
     takes: 'size, such as 8GB or 512MiB',
     help: 'Memory of each rank for its KV cache.',
   },

@@ -12,12 +12,6 @@ const MEMORY_SHARE = 0.25;
  * touched when a rank loads, so that more of them would only make every start slower.
  */
 const FULL_CONTEXTS_MAX = 8;
-/**
- * What the KV cache of a rank takes unasked, beyond one full context. Every byte is touched at load, so
- * that an answer never dies of a full machine; a cache that nobody asked for must not cost seconds then.
- */
-const KV_BYTES_UNASKED = 1 << 30;
-
 export interface RankHost {
   readonly rank: number;
   readonly hostId: string;
@@ -73,15 +67,12 @@ function kvBlocksOf(
   plan: Plan,
   wishes: LayoutWishes,
 ): number {
-  const perContext = Math.ceil(wishes.context / KV_BLOCK_TOKENS);
   const slots = wishes.kvBytes === null ? Math.min(wishes.slots, FULL_CONTEXTS_MAX) : wishes.slots;
   const full = slots * Math.ceil(wishes.context / KV_BLOCK_TOKENS);
   const share = plan.ranks[host.rank];
   if (share === undefined || share.kv_bytes_per_token === 0) return full;
   const blockBytes = share.kv_bytes_per_token * KV_BLOCK_TOKENS;
-  const unasked = Math.max(perContext, Math.floor(KV_BYTES_UNASKED / blockBytes));
-  const most = wishes.kvBytes === null ? Math.min(full, unasked) : full;
-  const blocks = Math.min(most, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
+  const blocks = Math.min(full, Math.floor(kvBudget(host, hosts, plan, wishes) / blockBytes));
   if (blocks >= 1) return blocks;
   throw new CoxswainError(
     'MEMORY_EXHAUSTED',

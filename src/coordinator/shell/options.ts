@@ -22,7 +22,7 @@ export interface ClusterOptions {
   readonly ranks: 'local' | 'remote';
   /** Engine threads of each rank; 0: the host's cores divided by the ranks on it. */
   readonly threads: number;
-  /** Bytes of KV cache in each rank; null: 1 GiB or one full context, as far as memory allows. */
+  /** Bytes of KV cache in each rank; null: full contexts for 8 slots, within a quarter of the memory. */
   readonly kvBytes: number | null;
   readonly slots: number;
   /** Requests that may wait for a slot; more are told 429. */
