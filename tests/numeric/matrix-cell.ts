@@ -1,7 +1,7 @@
 // One cell of the matrix: a model on a topology, over a transport, in a mode, with a kernel set, a number
 // of threads and a chunk size. Owns the references that cells are held against:
 //   exact    the oracle's logits, 1e-3
-//   a8       the oracle's logits statistically (rms over all recorded logits)
+//   a8       the oracle's logits statistically (rms over all recorded logits, relative)
 //   one TP rank (one rank, PP)   every bit of the scalar kernels on one rank with one thread
 //   several TP ranks             every bit of any other cell with the same split; the one rank statistically
 import { createHash } from 'node:crypto';
@@ -27,12 +27,11 @@ export const MODES: Readonly<Record<string, Pick<Topology, 'exact' | 'kvType'>>>
 };
 
 /**
- * Root mean square differences of logits, which are about 3 rms. Measured over all pairs of factors: a8
- * from the oracle 0.077 (block types), 0.0053 (float types: the F16 cache); several TP ranks from one:
- * 0.0153, 0.0003, and 4e-6 where activations are exact.
+ * Root mean square differences relative to the logits. Measured over all pairs of factors: a8 from the oracle
+ * (llama.cpp itself, with its 8-bit activations, differs as much), several TP ranks from one.
  */
-const FROM_ORACLE = { block: 0.12, float: 0.01 };
-const FROM_ONE_RANK = { block: 0.03, float: 0.001, exact: 2e-5 };
+const FROM_ORACLE = { block: 0.045, float: 0.003 }; // measured 0.032 (own-nine.q4_1: llama.cpp 0.034), 0.0012
+const FROM_ONE_RANK = { block: 0.025, float: 0.0002, exact: 4e-6 }; // measured 0.0167, 4e-5, 9e-7
 
 export interface MatrixCell {
   readonly model: string;
@@ -119,35 +118,41 @@ function oneRankReference(cell: MatrixCell, prompt: readonly number[]): Promise<
   return made;
 }
 
-/** Over all ids at the recorded positions. */
-function rmsDifference(a: readonly Float32Array[], b: readonly Float32Array[]): number {
-  let sum = 0;
-  let count = 0;
-  a.forEach((row, pos) => {
-    const other = present(b[pos], 'as many rows');
-    row.forEach((logit, id) => {
-      sum += (logit - present(other[id], 'as many ids')) ** 2;
-    });
-    count += row.length;
-  });
-  return Math.sqrt(sum / count);
+/** Root of the summed squares of differences, relative to that of the wanted values. */
+class RelativeDifference {
+  private difference = 0;
+  private wanted = 0;
+
+  add(got: number | undefined, wanted: number): void {
+    this.difference += (present(got, 'as many logits') - wanted) ** 2;
+    this.wanted += wanted ** 2;
+  }
+
+  get value(): number {
+    return Math.sqrt(this.difference / this.wanted);
+  }
 }
 
-function rmsFromOracle(vectors: OracleVectors, logits: readonly Float32Array[]): number {
-  let sum = 0;
-  let count = 0;
+function differenceOf(logits: readonly Float32Array[], wanted: readonly Float32Array[]): number {
+  const difference = new RelativeDifference();
+  wanted.forEach((row, pos) => {
+    row.forEach((logit, id) => {
+      difference.add(logits[pos]?.[id], logit);
+    });
+  });
+  return difference.value;
+}
+
+/** Over everything that the vectors record. */
+function differenceFromOracle(vectors: OracleVectors, logits: readonly Float32Array[]): number {
+  const difference = new RelativeDifference();
   for (const { pos, sampled, top } of longCase(vectors).positions) {
-    const row = present(logits[pos], 'a row a position');
-    const pairs = [
-      ...top,
-      ...sampled.map(
-        (logit, index) => [present(vectors.sampleIds[index], 'an id'), logit] as const,
-      ),
-    ];
-    for (const [id, logit] of pairs) sum += (present(row[id], 'an id') - logit) ** 2;
-    count += pairs.length;
+    for (const [id, logit] of top) difference.add(logits[pos]?.[id], logit);
+    sampled.forEach((logit, index) => {
+      difference.add(logits[pos]?.[present(vectors.sampleIds[index], 'an id')], logit);
+    });
   }
-  return Math.sqrt(sum / count);
+  return difference.value;
 }
 
 function expectSameDigests(
@@ -173,19 +178,21 @@ export async function checkCell(cell: MatrixCell): Promise<Measured> {
   const logits = await logitsOfCell(cell, reference.prompt);
   const exact = cell.mode.startsWith('exact');
   const weights = isBlockType(cell.model) ? 'block' : 'float';
-  const fromOracle = rmsFromOracle(vectors, logits);
+  const fromOracle = differenceFromOracle(vectors, logits);
   if (exact) expectPrompt(reference, vectors.sampleIds, logits);
-  else expect(fromOracle, 'rms from the oracle').toBeLessThan(FROM_ORACLE[weights]);
+  else expect(fromOracle, 'difference from the oracle').toBeLessThan(FROM_ORACLE[weights]);
 
   const digests = digestsOf(logits);
   const oneRank = await oneRankReference(cell, reference.prompt);
-  const fromOneRank = rmsDifference(logits, oneRank.logits);
+  const fromOneRank = differenceOf(logits, oneRank.logits);
   const split = present(TOPOLOGIES[cell.topology], 'a topology').split;
   if (split.length === 1) {
     expectSameDigests(cell, digests, { title: 'the scalar one-rank run', ...oneRank });
     return { fromOracle, fromOneRank };
   }
-  expect(fromOneRank, 'rms from one rank').toBeLessThan(FROM_ONE_RANK[exact ? 'exact' : weights]);
+  expect(fromOneRank, 'difference from one rank').toBeLessThan(
+    FROM_ONE_RANK[exact ? 'exact' : weights],
+  );
   const key = `${cell.model}, ${cell.mode}, ${split.join()}`;
   const earlier = seen.get(key);
   if (earlier === undefined) seen.set(key, { title: titleOf(cell), digests });
