@@ -16,8 +16,8 @@ import {
   withCluster,
 } from './driver.ts';
 
-/** Kernel sets of this processor; the others are skipped by name. */
-const ISAS = ['scalar', 'avx2', 'avx512', 'neon'];
+/** Kernel sets of this architecture; what the processor lacks is skipped by name. */
+const ISAS = process.arch === 'arm64' ? ['scalar', 'neon'] : ['scalar', 'avx2', 'avx512'];
 const { available } = nativeExport<() => { readonly available: readonly string[] }>('host')();
 
 const VOCAB = 512;
