@@ -5,7 +5,16 @@
 // `dequantised` is llama.cpp in F32 on the same weights expanded to F32, to be met within rounding by --exact.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +25,8 @@ const recording = join(here, 'default-model.json');
 const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache');
 const models = process.env.COX_MODELS ?? join(cache, 'coxswain', 'models');
 const [mode, model = join(models, 'SmolLM2-135M-Instruct.Q4_1.gguf')] = process.argv.slice(2);
-if (!existsSync(model)) throw new Error(`${model} is missing: run "npx cox pull smollm2-135m-instruct"`);
+if (!existsSync(model))
+  throw new Error(`${model} is missing: run "npx cox pull smollm2-135m-instruct"`);
 
 const TEXT = `A crew of eight rows as one because one voice keeps the time. When an oar is late by a tenth of a second the
 boat checks, and everyone pays for it; so the cox watches the slowest blade, not the fastest. Machines that share
@@ -38,36 +48,45 @@ function halfAt(buffer, at) {
 
 /** Bytes of a block, and its 32 values (GGUF layouts of the types in the default model). */
 const BLOCKS = {
-  Q8_0: [34, (data, at, out, to) => {
-    const d = halfAt(data, at);
-    for (let i = 0; i < 32; i++) out[to + i] = data.readInt8(at + 2 + i) * d;
-  }],
-  Q4_1: [20, (data, at, out, to) => {
-    const [d, m] = [halfAt(data, at), halfAt(data, at + 2)];
-    for (let i = 0; i < 16; i++) {
-      const byte = data[at + 4 + i];
-      out[to + i] = (byte & 15) * d + m;
-      out[to + 16 + i] = (byte >> 4) * d + m;
-    }
-  }],
+  Q8_0: [
+    34,
+    (data, at, out, to) => {
+      const d = halfAt(data, at);
+      for (let i = 0; i < 32; i++) out[to + i] = data.readInt8(at + 2 + i) * d;
+    },
+  ],
+  Q4_1: [
+    20,
+    (data, at, out, to) => {
+      const [d, m] = [halfAt(data, at), halfAt(data, at + 2)];
+      for (let i = 0; i < 16; i++) {
+        const byte = data[at + 4 + i];
+        out[to + i] = (byte & 15) * d + m;
+        out[to + 16 + i] = (byte >> 4) * d + m;
+      }
+    },
+  ],
 };
 
 function floatsOf(tensor) {
   if (tensor.type === 'F32') return tensor.data;
   const [bytes, expand] = BLOCKS[tensor.type];
   const out = new Float32Array((tensor.nbytes / bytes) * 32);
-  for (let block = 0; block * bytes < tensor.nbytes; block++) expand(tensor.data, block * bytes, out, block * 32);
+  for (let block = 0; block * bytes < tensor.nbytes; block++)
+    expand(tensor.data, block * bytes, out, block * 32);
   return out;
 }
 
 function writeDequantised(path) {
   const { kv, tensors } = readGguf(model);
   const writer = new GgufWriter();
-  for (const [key, { type, value, elemType }] of kv) writer.kv(key, type, key === 'general.file_type' ? 0 : value, elemType);
+  for (const [key, { type, value, elemType }] of kv)
+    writer.kv(key, type, key === 'general.file_type' ? 0 : value, elemType);
   for (const tensor of tensors) writer.tensor(tensor.name, tensor.shape, 'F32', floatsOf(tensor));
   const file = openSync(path, 'w');
   const bytes = writer.toBuffer();
-  for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at, Math.min(1 << 28, bytes.length - at));
+  for (let at = 0; at < bytes.length; )
+    at += writeSync(file, bytes, at, Math.min(1 << 28, bytes.length - at));
   closeSync(file);
 }
 
@@ -82,7 +101,11 @@ function logSumExp(logits) {
 function summary(rows) {
   return rows.map((next, pos) => {
     const top = [...next.logits].slice(0, 40).map(([id, logit]) => [id, round(logit)]);
-    const entry = { argmax: top[0][0], gap: round(top[0][1] - top[1][1]), logsumexp: round(logSumExp(Float64Array.from(next.logits.values()))) };
+    const entry = {
+      argmax: top[0][0],
+      gap: round(top[0][1] - top[1][1]),
+      logsumexp: round(logSumExp(Float64Array.from(next.logits.values()))),
+    };
     return pos % 12 === 0 || pos === rows.length - 1 ? { ...entry, top } : entry;
   });
 }
@@ -98,7 +121,9 @@ async function run(llama, modelPath, prompt) {
     experimentalKvCacheValueType: 'F32',
   });
   const ids = prompt ?? loaded.tokenize(TEXT);
-  const out = await context.getSequence().controlledEvaluate(ids.map((id) => [id, { generateNext: { logits: true } }]));
+  const out = await context
+    .getSequence()
+    .controlledEvaluate(ids.map((id) => [id, { generateNext: { logits: true } }]));
   await context.dispose();
   await loaded.dispose();
   return { ids, positions: summary(out.map(({ next }) => next)) };
@@ -106,15 +131,24 @@ async function run(llama, modelPath, prompt) {
 
 async function record() {
   const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
-  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+  const llama = await getLlama({
+    gpu: false,
+    build: 'never',
+    logLevel: LlamaLogLevel.error,
+    maxThreads: 1,
+  });
   const folder = mkdtempSync(join(tmpdir(), 'coxswain-default-'));
   const native = await run(llama, model);
   writeDequantised(join(folder, 'f32.gguf'));
   const dequantised = await run(llama, join(folder, 'f32.gguf'), native.ids);
   rmSync(folder, { recursive: true });
   const sha256 = createHash('sha256').update(readFileSync(model)).digest('hex');
-  const oracle = 'llama.cpp 0.5.0 (node-llama-cpp 3.22.1): CPU, 1 thread, F32 keys and values, no flash attention';
-  writeFileSync(recording, `${JSON.stringify({ model: { sha256 }, oracle, ids: native.ids, native: native.positions, dequantised: dequantised.positions })}\n`);
+  const oracle =
+    'llama.cpp 0.5.0 (node-llama-cpp 3.22.1): CPU, 1 thread, F32 keys and values, no flash attention';
+  writeFileSync(
+    recording,
+    `${JSON.stringify({ model: { sha256 }, oracle, ids: native.ids, native: native.positions, dequantised: dequantised.positions })}\n`,
+  );
   console.log(`${native.ids.length} tokens recorded`);
 }
 
@@ -124,12 +158,23 @@ function coxLogits(ids, parameters) {
   const folder = mkdtempSync(join(tmpdir(), 'coxswain-logits-'));
   try {
     writeFileSync(join(folder, 'ids.json'), JSON.stringify(ids));
-    const command = [join(here, '../../dist/cli/main.js'), 'logits', model, '--tokens', join(folder, 'ids.json'), '--out', join(folder, 'out'), ...parameters];
+    const command = [
+      join(here, '../../dist/cli/main.js'),
+      'logits',
+      model,
+      '--tokens',
+      join(folder, 'ids.json'),
+      '--out',
+      join(folder, 'out'),
+      ...parameters,
+    ];
     const done = spawnSync(process.execPath, command, { maxBuffer: 1 << 28 });
     if (done.status !== 0) throw new Error(done.stderr.toString().slice(-2000));
     const bytes = readFileSync(join(folder, 'out'));
     const all = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
-    return ids.map((_, pos) => all.subarray((pos * all.length) / ids.length, ((pos + 1) * all.length) / ids.length));
+    return ids.map((_, pos) =>
+      all.subarray((pos * all.length) / ids.length, ((pos + 1) * all.length) / ids.length),
+    );
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -170,11 +215,18 @@ const RUNS = [
 function check() {
   const recorded = JSON.parse(readFileSync(recording, 'utf8'));
   const sha256 = createHash('sha256').update(readFileSync(model)).digest('hex');
-  if (sha256 !== recorded.model.sha256) throw new Error(`${model} is another file than the recorded one`);
+  if (sha256 !== recorded.model.sha256)
+    throw new Error(`${model} is another file than the recorded one`);
   for (const [name, parameters, bound] of RUNS) {
-    const { largest, rms, agree } = compare(coxLogits(recorded.ids, [...parameters, '--threads', '1']), recorded[bound.reference], bound.gap);
+    const { largest, rms, agree } = compare(
+      coxLogits(recorded.ids, [...parameters, '--threads', '1']),
+      recorded[bound.reference],
+      bound.gap,
+    );
     const ok = largest <= bound.largest && rms <= bound.rms && agree >= bound.agree;
-    console.log(`${ok ? 'ok ' : 'BAD'} ${name}: largest ${largest.toExponential(2)}, rms ${rms.toExponential(2)}, best id equal ${(100 * agree).toFixed(1)} %`);
+    console.log(
+      `${ok ? 'ok ' : 'BAD'} ${name}: largest ${largest.toExponential(2)}, rms ${rms.toExponential(2)}, best id equal ${(100 * agree).toFixed(1)} %`,
+    );
     if (!ok) process.exitCode = 1;
   }
 }
