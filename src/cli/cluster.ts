@@ -33,7 +33,9 @@ export async function withCluster<T>(
 ): Promise<T> {
   const stop = new AbortController();
   const onSignal = () => stop.abort(new CoxswainError('REQUEST_CANCELLED', 'interrupted'));
-  process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
+  // They stay on while it closes: wrappers pass a signal on that the terminal has sent already, and the
+  // second one must not cut the clean end short.
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   const log = createLog(start.logLevel);
   try {
     const cluster = await openCluster(await optionsOf(start), log, stop.signal);

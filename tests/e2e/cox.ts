@@ -1,7 +1,7 @@
 // Starts real `cox` processes for end-to-end tests: waits for their ready lines, talks HTTP to them,
 // signals and reaps them, and finds what they leave behind.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -112,11 +112,59 @@ export function runCox(
 
 export function alive(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
   }
+}
+
+/** Waits until `condition` holds; false when it does not in time. */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs: number,
+): Promise<boolean> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    if (await condition()) return true;
+    if (performance.now() > deadline) return false;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+export interface Listener {
+  readonly protocol: 'tcp' | 'udp';
+  readonly port: number;
+}
+
+/** The ports on which a process takes connections or datagrams. */
+export function listeners(pid: number): Listener[] {
+  const own = new Set(
+    readdirSync(`/proc/${pid}/fd`).map((fd) => {
+      try {
+        return readlinkSync(`/proc/${pid}/fd/${fd}`);
+      } catch {
+        return ''; // closed in between
+      }
+    }),
+  );
+  return ['tcp', 'tcp6', 'udp', 'udp6'].flatMap((table) => {
+    const protocol = table.startsWith('tcp') ? 'tcp' : 'udp';
+    // A listening TCP socket is in state 0A; a UDP socket that is not connected in state 07.
+    const wanted = protocol === 'tcp' ? '0A' : '07';
+    const lines = readFileSync(`/proc/${pid}/net/${table}`, 'utf8').trim().split('\n').slice(1);
+    return lines.flatMap((line) => {
+      const [, local = '', , state, , , , , , inode] = line.trim().split(/\s+/);
+      if (state !== wanted || !own.has(`socket:[${inode}]`)) return [];
+      return { protocol, port: Number.parseInt(local.split(':').at(-1) ?? '', 16) } as const;
+    });
+  });
+}
+
+/** Resident memory of a process in bytes. */
+export function residentBytes(pid: number): number {
+  const [, kilobytes] =
+    /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return Number(kilobytes) * 1024;
 }
 
 /** Shared-memory segments of ours on this host. */
@@ -159,10 +207,53 @@ export function testModel(name: string): string {
   return path;
 }
 
+/** `logit_bias` that forbids the tiny models' control tokens, so that answers have their full length. */
+export const NO_CONTROL_TOKENS: Readonly<Record<string, number>> = Object.fromEntries(
+  Array.from({ length: 16 }, (_, index) => [String(496 + index), -100]),
+);
+
+/** What GET /v1/cluster says, as far as tests look at it. */
+export interface ClusterState {
+  readonly epoch: number;
+  readonly state: string;
+  readonly epochs_lost: number;
+  readonly preemptions: number;
+  readonly ranks: readonly { readonly rank: number; readonly pid: number }[];
+  readonly requests: { readonly active: number; readonly waiting: number };
+}
+
+export async function clusterState(url: string): Promise<ClusterState> {
+  const response = await fetch(`${url}/v1/cluster`, { signal: AbortSignal.timeout(30_000) });
+  return (await response.json()) as ClusterState;
+}
+
+/** The answer to a request that is not streamed. */
+export async function postJson<T>(
+  url: string,
+  path: string,
+  body: unknown,
+): Promise<{ readonly status: number; readonly body: T }> {
+  const response = await fetch(`${url}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(120_000),
+  });
+  return { status: response.status, body: (await response.json()) as T };
+}
+
+export interface StreamEvent {
+  readonly choices?: readonly { readonly text?: string; readonly finish_reason?: string | null }[];
+  readonly usage?: Readonly<Record<string, unknown>> | null;
+  readonly error?: { readonly message: string; readonly code: string };
+}
+
 export interface Completion {
   readonly status: number;
   readonly text: string;
-  readonly events: readonly Record<string, unknown>[];
+  readonly events: readonly StreamEvent[];
+  /** The stream's terminal marker came. */
+  readonly done: boolean;
 }
 
 /** POST, reading the whole SSE stream; `onText` sees the text so far after each delta. */
@@ -177,20 +268,22 @@ export async function streamCompletion(
     body: JSON.stringify({ ...body, stream: true }),
     signal: AbortSignal.timeout(120_000),
   });
-  const events: Record<string, unknown>[] = [];
+  const events: StreamEvent[] = [];
   let text = '';
   let buffered = '';
+  let done = false;
   const decoder = new TextDecoder();
   for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
     buffered += decoder.decode(chunk, { stream: true });
     const frames = buffered.split('\n\n');
     buffered = frames.pop() ?? '';
+    done ||= frames.includes('data: [DONE]');
     for (const frame of frames.filter((candidate) => candidate.startsWith('data: {'))) {
-      const event = JSON.parse(frame.slice(6)) as { choices?: { text?: string }[] };
-      events.push(event as Record<string, unknown>);
+      const event = JSON.parse(frame.slice(6)) as StreamEvent;
+      events.push(event);
       text += event.choices?.[0]?.text ?? '';
       onText(text);
     }
   }
-  return { status: response.status, text, events };
+  return { status: response.status, text, events, done };
 }

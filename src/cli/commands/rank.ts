@@ -54,7 +54,7 @@ export const rankCommand: CommandModule<object, Flags> = {
       );
     }
     const stop = new AbortController();
-    process.once('SIGINT', () => stop.abort()).once('SIGTERM', () => stop.abort());
+    process.on('SIGINT', () => stop.abort()).on('SIGTERM', () => stop.abort());
     await startRank(
       {
         options: {
