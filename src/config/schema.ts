@@ -63,7 +63,8 @@ export interface Option<T> {
 }
 
 export const RANKS_MAX = 64;
-const THREADS_MAX = 1024;
+/** The engine's own bound. */
+const THREADS_MAX = 256;
 const CONTEXT_MAX = 16_777_216;
 const SLOTS_MAX = 1024;
 const QUEUE_MAX = 65_536;

@@ -94,6 +94,16 @@ describe('a cluster of two ranks', () => {
     expect(greedy.choices[0]?.text).toBe(greedy.choices[1]?.text);
   });
 
+  it.each([{ top_p: 0 }, { top_p: 1e-60 }, { temperature: 1e-60 }, { repetition_penalty: 1e-60 }])(
+    'takes extremes that clients send without losing an epoch: %o',
+    async (extreme) => {
+      const { epoch } = await clusterState(ready.url);
+      const { choices } = await complete({ prompt: PROMPT, max_tokens: 4, seed: 1, ...extreme });
+      expect(choices.length).toBe(1);
+      expect((await clusterState(ready.url)).epoch).toBe(epoch);
+    },
+  );
+
   it('tells probabilities whose best is the greedy choice', async () => {
     const { choices } = await complete({
       prompt: 'hello there',

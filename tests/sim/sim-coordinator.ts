@@ -112,7 +112,8 @@ export class SimCoordinator {
   private handle(event: CoreEvent): void {
     const effects = this.core.step(event, this.world.clock.now);
     const { stepsInFlight, waiting } = this.core.status;
-    assert(waiting <= this.world.limits.queueMax, 'the queue is bounded');
+    const { queueMax, slots } = this.world.limits;
+    assert(waiting <= queueMax + slots, 'the queue is bounded');
     this.stepsInFlightMax = Math.max(this.stepsInFlightMax, stepsInFlight);
     for (const effect of effects) this.execute(effect);
   }

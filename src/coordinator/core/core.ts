@@ -179,11 +179,12 @@ export class CoordinatorCore {
       (this.limits === null ? null : refuseTooLong(wanted, this.limits, this.blockTokens));
     if (wrong !== null) return wrong;
     const waiting = this.requests.unstartedCount;
-    if (waiting < this.queueMax) return null;
+    // Who finds a free slot does not wait: that must hold without a queue too.
+    if (waiting < this.queueMax + (this.work?.slots.freeCount ?? 0)) return null;
     const seconds = retryAfterSeconds(waiting, this.limits?.slots ?? 1, this.endings.requestMs);
     return {
       code: 'QUEUE_FULL',
-      message: `${waiting} requests wait already; try again in ${seconds} s`,
+      message: `${waiting === 0 ? 'every slot is in use' : `${waiting} requests wait already`}; try again in ${seconds} s`,
       retryAfterSeconds: seconds,
     };
   }

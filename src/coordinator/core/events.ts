@@ -44,7 +44,7 @@ export interface CoreLimits {
   readonly stages: number;
   readonly rankCount: number;
   readonly stepRowsMax: number;
-  /** Requests waiting beyond this are refused with QUEUE_FULL. */
+  /** Requests waiting beyond this and the free slots are refused with QUEUE_FULL. */
   readonly queueMax: number;
   /** KV blocks kept for reuse after a request ends. */
   readonly liveReuse: boolean;

@@ -30,6 +30,10 @@ export class Slots {
     return this.total - this.freeSlots.length;
   }
 
+  get freeCount(): number {
+    return this.freeSlots.length;
+  }
+
   get hasFree(): boolean {
     return this.freeSlots.length > 0;
   }

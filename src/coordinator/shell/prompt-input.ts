@@ -7,6 +7,13 @@ import type { PromptCodec } from '../../prompt/prompt-codec.ts';
 import type { GenerateRequest } from '../core/events.ts';
 
 const TOP_LOGPROBS_MAX = 20;
+/**
+ * The engine reads f32 and refuses 0. Below one in the size of any vocabulary the nucleus is the likeliest
+ * token alone, which is what clients mean by a top_p of 0.
+ */
+const TOP_P_MIN = 2 ** -24;
+/** Below: no number that f32 keeps apart from 0 and its reciprocal from infinity. */
+const REPETITION_MIN = 2 ** -24;
 
 export interface PromptLimits {
   readonly context: number;
@@ -33,9 +40,9 @@ export async function prepareRequest(
     sampler: {
       temperature: request.temperature,
       topK: request.topK,
-      topP: request.topP,
+      topP: Math.max(TOP_P_MIN, request.topP),
       minP: request.minP,
-      repetitionPenalty: request.repetitionPenalty,
+      repetitionPenalty: Math.max(REPETITION_MIN, request.repetitionPenalty),
       presencePenalty: request.presencePenalty,
       frequencyPenalty: request.frequencyPenalty,
       seed: request.seed === null ? randomSeed() : BigInt.asUintN(64, BigInt(request.seed)),
@@ -100,7 +107,28 @@ function checkTokens(tokens: readonly number[], codec: PromptCodec, limits: Prom
   if (tokens.length >= limits.context) throw contextExceeded(String(tokens.length), limits);
 }
 
+/** Bounds outside of which the engine refuses the whole step, on every rank. */
+const SAMPLER_BOUNDS = [
+  { key: 'temperature', field: 'temperature', least: 0, most: 1e6 },
+  { key: 'topP', field: 'top_p', least: 0, most: 1 },
+  { key: 'topK', field: 'top_k', least: 0, most: 2 ** 31 - 1 },
+  { key: 'minP', field: 'min_p', least: 0, most: 1 },
+  { key: 'repetitionPenalty', field: 'repetition_penalty', least: 0, most: 1e6 },
+  { key: 'presencePenalty', field: 'presence_penalty', least: -1e6, most: 1e6 },
+  { key: 'frequencyPenalty', field: 'frequency_penalty', least: -1e6, most: 1e6 },
+] as const;
+
+function checkSamplerBounds(request: InferenceRequest): void {
+  for (const { key, field, least, most } of SAMPLER_BOUNDS) {
+    const value = request[key];
+    if (value >= least && value <= most) continue; // NaN is in no range
+    const sentence = `${field} must be between ${least} and ${most}, not ${value}.`;
+    throw new CoxswainError('REQUEST_INVALID', sentence, { field });
+  }
+}
+
 function checkSampling(request: InferenceRequest, codec: PromptCodec): void {
+  checkSamplerBounds(request);
   const { topLogprobs, logitBias, maxTokens, choices } = request;
   if (topLogprobs > TOP_LOGPROBS_MAX) {
     throw new CoxswainError(

@@ -169,7 +169,7 @@ export class Roster {
     occupant.session.attach(channel, 0);
     member.epochMax = Math.max(member.epochMax, hello.epochMax);
     const { rank } = member;
-    this.options.log.info({ rank, pid: hello.pid, host: hello.host }, 'rank joined');
+    this.options.log.info({ rank, rank_pid: hello.pid, host: hello.host }, 'rank joined');
     this.assign(member);
     this.changed.notify();
   }
@@ -212,7 +212,10 @@ export class Roster {
 
   private refuse(channel: SecureChannel, hello: Hello, sentence: string): void {
     const { host, pid } = hello;
-    this.options.log.warn({ peer: channel.peer, host, pid, reason: sentence }, 'rank refused');
+    this.options.log.warn(
+      { peer: channel.peer, host, rank_pid: pid, reason: sentence },
+      'rank refused',
+    );
     const refused = { code: 'HANDSHAKE_REFUSED', sentence };
     channel.send(coordinatorBodyCodec.encode({ refused }));
     channel.close(sentence);

@@ -90,7 +90,7 @@ export class Supervisor {
     child.timer = null;
     const process = this.options.launch(rank);
     child.process = process;
-    this.options.log.info({ rank, pid: process.pid }, 'rank process started');
+    this.options.log.info({ rank, rank_pid: process.pid }, 'rank process started');
     process.exited
       .then((exit) => this.onExit(rank, child, exit))
       .catch((thrown: unknown) => {

@@ -134,6 +134,8 @@ describe('a cluster of fake ranks', () => {
       [{ prompt: { kind: 'tokens', tokens: [VOCAB] } }, 'REQUEST_INVALID'],
       [{ topLogprobs: 21, logprobs: true }, 'REQUEST_INVALID'],
       [{ maxTokens: 0 }, 'REQUEST_INVALID'],
+      [{ temperature: -1 }, 'REQUEST_INVALID'],
+      [{ minP: Number.NaN }, 'REQUEST_INVALID'],
       [{ logitBias: [[VOCAB, 1]] }, 'REQUEST_INVALID'],
     ] as const;
     for (const [more, code] of refusals) {
@@ -158,6 +160,14 @@ describe('a cluster of fake ranks', () => {
       expect(error.retryAfterSeconds).toBeGreaterThan(0);
     }
     expect(outcomes.filter((outcome) => outcome === 40).length).toBe(20 - refused.length);
+  });
+
+  it('serves as many as it has slots without a queue', async () => {
+    const cluster = await opened(fakeCluster({ cluster: { slots: 2, queueMax: 0 } }));
+    const answers = [1, 2].map((index) => answerOf(cluster, request({ id: `s${index}` })));
+    const third = await failureOf(() => answerOf(cluster, request({ id: 's3' })));
+    expect(third.code).toBe('QUEUE_FULL');
+    for (const { texts } of await Promise.all(answers)) expect(texts[0]?.length).toBe(40);
   });
 
   it('drops a request whose client went away', async () => {
