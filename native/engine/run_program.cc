@@ -14,8 +14,9 @@ namespace {
 
 // Below this many floats a chain of row ops costs less than waking the pool for it.
 constexpr int64_t kSerialFloats = 16384;
-// Multiply-adds of one matmul piece: small enough to balance, large enough to hide the counter.
-constexpr int64_t kPieceWork = 24 * 1024;
+// Multiply-adds of one matmul piece: small enough to balance, large enough that a thread streams
+// weights for a while (short pieces cost the prefetcher its run-up).
+constexpr int64_t kPieceWork = 96 * 1024;
 constexpr int64_t kPiecesPerThread = 8;
 constexpr int64_t kMatMulRowTile = 64;
 constexpr int64_t kAttentionRowTile = 16;
@@ -75,9 +76,12 @@ void ProgramRunner::prepare(Batch& batch) {
   int64_t tiles = 0;
   for (const BatchRun& run : batch.runs)
     tiles += (run.n + kAttentionRowTile - 1) / kAttentionRowTile;
-  // With few tiles the heads of a group are spread over threads too.
+  // Few pieces for the threads: those that would be left over are cut into single heads. The others
+  // stay whole, since the heads of a group read the same keys and values.
   const int64_t group_count = static_cast<int64_t>(model_.head_groups.size());
-  const bool split_groups = pool_.threads() > 1 && tiles * group_count < 2 * pool_.threads() + 1;
+  const int64_t pieces = tiles * group_count;
+  const int64_t threads = pool_.threads();
+  int64_t whole = pieces < 4 * threads ? pieces / threads * threads : pieces;
   for (size_t index = 0; index < batch.runs.size(); ++index) {
     const BatchRun& run = batch.runs[index];
     // Late rows see the most positions: they go first, so that no long piece is left for the end.
@@ -85,12 +89,12 @@ void ProgramRunner::prepare(Batch& batch) {
       const int64_t row0 = tile * kAttentionRowTile;
       const int64_t rows = std::min(kAttentionRowTile, run.n - row0);
       for (const models::HeadGroup& group : model_.head_groups) {
-        const int64_t step = split_groups ? 1 : group.head_count;
+        const int64_t step = whole-- > 0 ? group.head_count : 1;
         for (int64_t head = 0; head < group.head_count; head += step) {
           batch.pieces.push_back({static_cast<int32_t>(index), static_cast<int32_t>(row0),
                                   static_cast<int32_t>(rows), static_cast<int32_t>(group.kv_head),
                                   static_cast<int32_t>(group.head_begin + head),
-                                  static_cast<int32_t>(std::min(step, group.head_count - head))});
+                                  static_cast<int32_t>(step)});
         }
       }
     }
@@ -262,8 +266,11 @@ void ProgramRunner::run_matmul(const Phase& phase, const Window& window, int64_t
   const int64_t total = group_work * groups * rows;
   int64_t cuts = 1;
   if (pool_.threads() > 1) {
-    cuts = std::clamp<int64_t>(total / (kPieceWork * tiles), 1, groups);
+    cuts = total / (kPieceWork * tiles);
     cuts = std::min(cuts, std::max<int64_t>(1, pool_.threads() * kPiecesPerThread / tiles));
+    // As many pieces for every thread.
+    cuts = (cuts + pool_.threads() - 1) / pool_.threads() * pool_.threads();
+    cuts = std::clamp<int64_t>(cuts, 1, groups);
   }
   pool_.run(tiles * cuts, [&](int64_t piece, int thread) {
     // Neighbouring pieces share weights: all tiles of one range come one after the other.
