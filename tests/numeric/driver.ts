@@ -68,6 +68,8 @@ export interface ClusterOptions {
   readonly kvBlocks?: number;
   readonly slotsMax?: number;
   readonly stepRowsMax?: number;
+  /** The kernel set of each rank; all ranks have the environment's or the best one otherwise. */
+  readonly isas?: readonly string[];
 }
 
 export interface StepParts {
@@ -129,21 +131,22 @@ export class Cluster {
     };
     const count = topology.split.length * topology.pp;
     const engines = Array.from({ length: count }, () => new NativeEngine());
-    const facts = await Promise.all(
-      engines.map((engine, rank) =>
-        engine.load({
-          path: options.model,
-          topology,
-          rank,
-          threads: options.threads ?? 1,
-          kvBlocks: options.kvBlocks ?? 16,
-          slotsMax: options.slotsMax ?? 8,
-          stepRowsMax: options.stepRowsMax ?? 1024,
-          shareCores: count * (options.threads ?? 1) > 2,
-          dataHost: '127.0.0.1',
-        }),
-      ),
-    );
+    const load = (engine: NativeEngine, rank: number) =>
+      engine.load({
+        path: options.model,
+        topology,
+        rank,
+        threads: options.threads ?? 1,
+        kvBlocks: options.kvBlocks ?? 16,
+        slotsMax: options.slotsMax ?? 8,
+        stepRowsMax: options.stepRowsMax ?? 1024,
+        shareCores: count * (options.threads ?? 1) > 2,
+        dataHost: '127.0.0.1',
+      });
+    const facts =
+      options.isas === undefined
+        ? await Promise.all(engines.map(load))
+        : await loadWithKernels(engines, options.isas, load);
     const leader = (topology.pp - 1) * topology.split.length;
     const transport = options.transport ?? 'auto';
     const cluster = new Cluster({ engines, facts, leader, transport });
@@ -238,6 +241,24 @@ export class Cluster {
   async close(): Promise<void> {
     await Promise.all(this.engines.map((engine) => engine.close()));
   }
+}
+
+/** One after the other, since engines read the name of their kernel set from the process's environment. */
+async function loadWithKernels(
+  engines: readonly NativeEngine[],
+  isas: readonly string[],
+  load: (engine: NativeEngine, rank: number) => Promise<EngineFacts>,
+): Promise<EngineFacts[]> {
+  const facts: EngineFacts[] = [];
+  try {
+    for (const [rank, engine] of engines.entries()) {
+      process.env['COX_ISA'] = present(isas[rank], 'a kernel set a rank');
+      facts.push(await load(engine, rank));
+    }
+  } finally {
+    delete process.env['COX_ISA'];
+  }
+  return facts;
 }
 
 /** Runs `body` with a cluster that is closed afterwards. */
