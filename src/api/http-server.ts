@@ -56,7 +56,10 @@ export const DEFAULT_HTTP_LIMITS: HttpLimits = {
 };
 
 export interface HttpServer {
-  /** Resolves with the URL when requests are accepted; port 0 picks a free one. */
+  /**
+   * Resolves with the URL when requests are accepted; port 0 picks a free one.
+   * @throws CoxswainError CONFIG_INVALID when the address cannot be listened on.
+   */
   listen(port: number, host: string): Promise<string>;
   /** Refuses new work, ends streams in-band, then closes every connection. */
   close(): Promise<void>;
@@ -88,7 +91,10 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   for (const route of routes) addRoute(app, route);
   return {
     listen: async (port, host) => {
-      await app.listen({ port, host, backlog: BACKLOG });
+      await app.listen({ port, host, backlog: BACKLOG }).catch((cause: Error) => {
+        const sentence = `The HTTP server cannot listen on ${host}:${port}: ${cause.message}.`;
+        throw new CoxswainError('CONFIG_INVALID', sentence, { cause, field: 'port' });
+      });
       return urlOf(app.server.address() as AddressInfo);
     },
     close: () => close(app, live, limits.closeGraceMs),

@@ -17,7 +17,7 @@ import { rankCommand } from './commands/rank.ts';
 import { runCommand } from './commands/run.ts';
 import { tokenizeCommand } from './commands/tokenize.ts';
 import { upCommand } from './commands/up.ts';
-import { reportFailure } from './terminal.ts';
+import { reportFailure, watchOutput } from './terminal.ts';
 import { VERSION } from './version.ts';
 
 const COLUMNS_MAX = 110;
@@ -55,6 +55,7 @@ function program(words: readonly string[]): Argv {
     });
 }
 
+watchOutput();
 try {
   await program(hideBin(process.argv)).parseAsync();
 } catch (thrown) {

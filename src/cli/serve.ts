@@ -1,6 +1,6 @@
 // `cox up` and `cox coordinator`: a cluster with its HTTP server, until SIGINT or SIGTERM.
-
-import { toCoxswainError } from '../base/errors.ts';
+import { createServer } from 'node:net';
+import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { readApiKeys } from '../config/secrets.ts';
 import { serveHttp } from '../coordinator/main.ts';
@@ -22,8 +22,9 @@ export async function serve(options: ServeOptions): Promise<void> {
   }
 }
 
-function serveUntilStopped({ start, config, json }: ServeOptions): Promise<void> {
+async function serveUntilStopped({ start, config, json }: ServeOptions): Promise<void> {
   const apiKeys = readApiKeys(config);
+  await tryToListen(config.host, config.port);
   return withCluster(start, async (cluster, signal, log) => {
     const { host, port, bodyMax: bodyBytesMax } = config;
     const http = await serveHttp(cluster, { host, port, apiKeys, bodyBytesMax }, log);
@@ -40,6 +41,18 @@ function serveUntilStopped({ start, config, json }: ServeOptions): Promise<void>
     } finally {
       await http.close();
     }
+  });
+}
+
+/** A port that is taken is told now, not after minutes of loading. */
+function tryToListen(host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', (cause) => {
+      const sentence = `The HTTP server cannot listen on ${host}:${port} (--host, --port): ${cause.message}.`;
+      reject(new CoxswainError('CONFIG_INVALID', sentence, { cause, field: 'port' }));
+    });
+    server.listen(port, host, () => server.close(() => resolve()));
   });
 }
 

@@ -28,6 +28,18 @@ export function reportFailure(thrown: unknown): CoxswainError {
   return error;
 }
 
+/**
+ * Ends the program when its results can no longer be written. A reader that has had enough (head, a
+ * closed pager) is no failure. Local ranks end with this process.
+ */
+export function watchOutput(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    say(`cox: cannot write to standard output: ${error.message}`);
+    process.exit(EXIT_FAILED);
+  });
+}
+
 /** Reads all of stdin; refuses more than `bytesMax` before holding it. */
 export async function readStdin(bytesMax: number): Promise<Buffer> {
   const chunks: Buffer[] = [];

@@ -1,10 +1,13 @@
 // The commands as a user runs them: forms that outside checks rely on (DESIGN of the command line), and
 // errors that say what to do.
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runCox, testModel } from './cox.ts';
+import { entry, runCox, testModel } from './cox.ts';
 
 interface Vectors {
   readonly references: {
@@ -217,6 +220,24 @@ describe('mistakes', () => {
     const done = runCox(args);
     expect(done.code).not.toBe(0);
     expect(done.stderr).toMatch(says);
+  });
+
+  it('a port that is taken is told before the model is loaded', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    const done = runCox(['up', testModel('llama'), '--port', String(port)]);
+    other.close();
+    expect(done.code).toBe(2);
+    expect(done.stderr).toMatch(/cannot listen on 127\.0\.0\.1:\d+ .*EADDRINUSE/);
+    expect(done.stderr).not.toMatch(/rank joined/);
+  });
+
+  it('a reader that has had enough is no failure', () => {
+    const script = `node "${entry}" tokenize "${testModel('llama')}" | head -c 5`;
+    const done = spawnSync('sh', ['-c', script], { input: 'hello '.repeat(50_000) });
+    expect(done.stdout.length).toBe(5);
+    expect(done.stderr.toString('utf8')).toBe('');
   });
 
   it('a file that is no model is refused with the reason', () => {

@@ -129,7 +129,7 @@ function checkSamplerBounds(request: InferenceRequest): void {
 
 function checkSampling(request: InferenceRequest, codec: PromptCodec): void {
   checkSamplerBounds(request);
-  const { topLogprobs, logitBias, maxTokens, choices } = request;
+  const { topLogprobs, logitBias, maxTokens, choices, seed } = request;
   if (topLogprobs > TOP_LOGPROBS_MAX) {
     throw new CoxswainError(
       'REQUEST_INVALID',
@@ -137,10 +137,13 @@ function checkSampling(request: InferenceRequest, codec: PromptCodec): void {
       { field: 'top_logprobs' },
     );
   }
-  if (maxTokens !== null && maxTokens < 1) {
-    throw new CoxswainError('REQUEST_INVALID', 'max_tokens must be at least 1.', {
+  if (maxTokens !== null && (!Number.isInteger(maxTokens) || maxTokens < 1)) {
+    throw new CoxswainError('REQUEST_INVALID', 'max_tokens must be a whole number, at least 1.', {
       field: 'max_tokens',
     });
+  }
+  if (seed !== null && !Number.isInteger(seed)) {
+    throw new CoxswainError('REQUEST_INVALID', 'seed must be a whole number.', { field: 'seed' });
   }
   if (!Number.isInteger(choices) || choices < 1) {
     throw new CoxswainError('REQUEST_INVALID', 'n must be at least 1.', { field: 'n' });

@@ -77,7 +77,16 @@ function parseLine(line: string): {
   try {
     const value: unknown = JSON.parse(line);
     if (typeof value !== 'object' || value === null) return null;
-    const { level, msg, time, pid, hostname, ...fields } = value as Record<string, unknown>;
+    // The coordinator's own fields of these names stand on the line already.
+    const {
+      level,
+      msg,
+      time,
+      pid,
+      proc: _proc,
+      hostname,
+      ...fields
+    } = value as Record<string, unknown>;
     if (typeof level !== 'number' || typeof msg !== 'string') return null;
     return { level, msg, fields: { ...fields, rank_time: time, rank_pid: pid, hostname } };
   } catch {

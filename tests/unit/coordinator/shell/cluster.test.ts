@@ -134,6 +134,8 @@ describe('a cluster of fake ranks', () => {
       [{ prompt: { kind: 'tokens', tokens: [VOCAB] } }, 'REQUEST_INVALID'],
       [{ topLogprobs: 21, logprobs: true }, 'REQUEST_INVALID'],
       [{ maxTokens: 0 }, 'REQUEST_INVALID'],
+      [{ maxTokens: 1.5 }, 'REQUEST_INVALID'],
+      [{ seed: 1.5 }, 'REQUEST_INVALID'],
       [{ temperature: -1 }, 'REQUEST_INVALID'],
       [{ minP: Number.NaN }, 'REQUEST_INVALID'],
       [{ logitBias: [[VOCAB, 1]] }, 'REQUEST_INVALID'],
