@@ -39,11 +39,20 @@ export async function buildAndRun(build: NativeBuild, only?: RegExp): Promise<Pr
     ...generator,
     ...build.cmakeArgs,
   ]);
-  await run('cmake', ['--build', directory, '--parallel', String(cpus().length)]);
+  // Which programs there are is known once configured; only those that will run are built.
   const listing = await run('ctest', ['--test-dir', directory, '--show-only=json-v1']);
-  const tests = (JSON.parse(listing) as { tests: { name: string; command: string[] }[] }).tests;
+  const known = (JSON.parse(listing) as { tests: { name: string }[] }).tests.map(
+    ({ name }) => name,
+  );
+  const wanted = known.filter((name) => only === undefined || only.test(name));
+  const targets = wanted.flatMap((name) => ['--target', name]);
+  await run('cmake', ['--build', directory, '--parallel', String(cpus().length), ...targets]);
+  const built = await run('ctest', ['--test-dir', directory, '--show-only=json-v1']);
+  const tests = (
+    JSON.parse(built) as { tests: { name: string; command: string[] }[] }
+  ).tests.filter(({ name }) => wanted.includes(name));
   const results: ProgramResult[] = [];
-  for (const test of tests.filter((candidate) => only === undefined || only.test(candidate.name))) {
+  for (const test of tests) {
     const [program, ...args] = test.command;
     const { code, output } = await capture(program ?? '', args, build.env ?? {});
     results.push({ name: test.name, passed: code === 0, output });
