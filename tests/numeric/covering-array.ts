@@ -1,5 +1,6 @@
 // Pairwise covering arrays: few cells in which every pair of values of two factors meets at least once.
 // Pure and deterministic, so that a failing cell has the same name on every machine.
+import { createPrng, type Prng } from '../../src/base/prng.ts';
 
 export type Factors = Readonly<Record<string, readonly string[]>>;
 export type Cell = Readonly<Record<string, string>>;
@@ -44,18 +45,22 @@ export function everyCell(factors: Factors, excludes: Excludes): Cell[] {
   return partial.map((chosen) => Object.fromEntries(chosen));
 }
 
-/** Greedy: seed a cell with the first pair still missing, then add the value that covers most. */
+/**
+ * Greedy: seed a cell with the first pair still missing, then add the value that covers most. Ties are drawn by a
+ * fixed seed, so that no two factors go in step.
+ */
 export function pairwiseCells(factors: Factors, excludes: Excludes): Cell[] {
   const missing = new Map(
     allowedPairs(factors, excludes).map((pair) => [keyOf(pair[0], pair[1]), pair]),
   );
   const cells: Cell[] = [];
+  const prng = createPrng(1);
   for (const [a, b] of missing.values()) {
     if (!missing.has(keyOf(a, b))) continue;
     const chosen: Choice[] = [a, b];
     for (const [factor, values] of Object.entries(factors)) {
       if (factor === a[0] || factor === b[0]) continue;
-      chosen.push(bestChoice({ factor, values, chosen, missing, excludes }, cells.length));
+      chosen.push(bestChoice({ factor, values, chosen, missing, excludes }, prng));
     }
     for (const [index, first] of chosen.entries()) {
       for (const second of chosen.slice(index + 1)) missing.delete(keyOf(first, second));
@@ -73,12 +78,13 @@ interface Candidates {
   readonly excludes: Excludes;
 }
 
-/** Ties go round with `turn`, so that no value is favoured. @throws where every value clashes */
-function bestChoice(candidates: Candidates, turn: number): Choice {
+/** @throws where every value clashes */
+function bestChoice(candidates: Candidates, prng: Prng): Choice {
   const { factor, values, chosen, missing, excludes } = candidates;
   let best: { readonly choice: Choice; readonly gain: number } | undefined;
+  const start = prng.below(values.length);
   for (let offset = 0; offset < values.length; offset += 1) {
-    const choice: Choice = [factor, values[(turn + offset) % values.length] ?? ''];
+    const choice: Choice = [factor, values[(start + offset) % values.length] ?? ''];
     if (chosen.some((other) => clash(excludes, other, choice))) continue;
     const gain = chosen.filter((other) => missing.has(keyOf(other, choice))).length;
     if (best === undefined || gain > best.gain) best = { choice, gain };

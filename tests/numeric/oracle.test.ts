@@ -1,5 +1,5 @@
 // Every oracle model on every topology, transports in rotation (each pair of factors occurs), or all
-// three factors in full with COX_MATRIX=full. Float activations and F32 cache, as the oracle used.
+// three factors in full with COX_MATRIX=all. Float activations and F32 cache, as the oracle used.
 import { describe, expect, it } from 'vitest';
 import { present } from '../../src/base/assert.ts';
 import type { Topology, Transport } from '../../src/engine/engine.ts';
@@ -36,7 +36,7 @@ const combinations = MODELS.flatMap((model, row) =>
   Object.entries(TOPOLOGIES).flatMap(([name, topology], column) => {
     if (name === 'one rank') return [{ model, name, topology, transport: 'auto' as Transport }];
     const transports =
-      process.env['COX_MATRIX'] === 'full'
+      process.env['COX_MATRIX'] === 'all'
         ? TRANSPORTS
         : [present(TRANSPORTS[(row + column) % TRANSPORTS.length], 'a transport')];
     return transports.map((transport) => ({ model, name, topology, transport }));
