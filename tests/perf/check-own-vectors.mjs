@@ -45,7 +45,7 @@ async function check(name, folder) {
   const { file } = buildOwn(name).save(folder);
   const model = await llama.loadModel({ modelPath: file, gpuLayers: 0 });
   const context = await model.createContext({
-    contextSize: 512,
+    contextSize: 1024,
     batchSize: 512,
     flashAttention: false,
     experimentalKvCacheKeyType: 'F32',
