@@ -21,6 +21,12 @@ export interface StartOptions {
   readonly wrap?: readonly string[];
 }
 
+/** A test that fails must not leave its processes to the next one. */
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
 export class CoxProcess {
   readonly lines: string[] = [];
   log = '';
@@ -44,8 +50,10 @@ export class CoxProcess {
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.log = (this.log + text).slice(-200_000);
     });
+    running.add(this.#child);
     this.exited = new Promise((resolve) => {
       this.#child.once('close', (code) => {
+        running.delete(this.#child);
         resolve(code);
         this.#wake();
       });
