@@ -233,6 +233,15 @@ describe('mistakes', () => {
     expect(done.stderr).not.toMatch(/rank joined/);
   });
 
+  it('a rank whose state directory cannot be read says so and ends', () => {
+    const done = runCox(['rank', '--join', '127.0.0.1:1', '--model', testModel('llama')], '', {
+      COX_CLUSTER_TOKEN: 'a-token-that-is-long-enough',
+      XDG_STATE_HOME: file('no-directory', ''),
+    });
+    expect(done.code).toBe(1);
+    expect(done.stderr).toMatch(/FILE_UNREADABLE/);
+  }, 30_000);
+
   it('a reader that has had enough is no failure', () => {
     const script = `node "${entry}" tokenize "${testModel('llama')}" | head -c 5`;
     const done = spawnSync('sh', ['-c', script], { input: 'hello '.repeat(50_000) });

@@ -7,10 +7,11 @@ import { readClusterToken } from '../../config/secrets.ts';
 import { startRank } from '../../rank/main.ts';
 import { stateDirectory } from '../models-directory.ts';
 import { addSettings, type Flags, modelOf, readSettings } from '../settings.ts';
-import { printJson, say } from '../terminal.ts';
+import { EXIT_FAILED, printJson, say } from '../terminal.ts';
 
 const NAMES = ['model', 'threads', 'tokenFile', 'logLevel'] as const;
 const JOIN_MS = 10 * 60_000;
+const STOP_MS = 10_000;
 
 export const rankCommand: CommandModule<object, Flags> = {
   command: 'rank',
@@ -54,7 +55,12 @@ export const rankCommand: CommandModule<object, Flags> = {
       );
     }
     const stop = new AbortController();
-    process.on('SIGINT', () => stop.abort()).on('SIGTERM', () => stop.abort());
+    const onSignal = () => {
+      stop.abort();
+      // A disk or an engine that hangs must not make the process deaf.
+      setTimeout(() => process.exit(EXIT_FAILED), STOP_MS).unref();
+    };
+    process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
     await startRank(
       {
         options: {

@@ -87,14 +87,14 @@ export class RankRuntime {
 
   /** Until stop(), the coordinator's Shutdown, or an error that only a person can mend. */
   async run(): Promise<void> {
-    const persisted = await this.epochs.read();
-    this.epochMax = persisted.epoch;
-    this.core = new RankCore(persisted);
-    this.statsTimer = setInterval(() => this.sendStats(), STATS_INTERVAL_MS);
     try {
+      const persisted = await this.epochs.read();
+      this.epochMax = persisted.epoch;
+      this.core = new RankCore(persisted);
+      this.statsTimer = setInterval(() => this.sendStats(), STATS_INTERVAL_MS);
       await this.link.run();
     } finally {
-      clearInterval(this.statsTimer);
+      if (this.statsTimer !== null) clearInterval(this.statsTimer);
       this.stopped = true;
       await this.queue;
       await this.heartbeats.stop();
