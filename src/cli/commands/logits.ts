@@ -44,7 +44,7 @@ export const logitsCommand: CommandModule<object, Flags> = {
     const model = await modelOf(flags, config);
     const tokens = await withCodec(model, (codec) => parseTokens(json, codec.vocabSize, file));
     if (tokens.length === 0) return;
-    const out = typeof flags['out'] === 'string' ? await open(flags['out'], 'w') : null;
+    const out = typeof flags['out'] === 'string' ? await openOutput(flags['out']) : null;
     try {
       await withCluster(
         { flags: { ...flags, model }, config, ranks: 'local', logLevel: 'error', liveReuse: false },
@@ -89,6 +89,14 @@ function lineOf(result: OutputResult) {
 /** Every machine this runs on is little-endian, as the file format is. */
 async function append(out: FileHandle, logits: Float32Array): Promise<void> {
   await out.write(new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength));
+}
+
+async function openOutput(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, 'w');
+  } catch (cause) {
+    throw new CoxswainError('FILE_UNREADABLE', `${path} (--out) cannot be written`, { cause });
+  }
 }
 
 function chunkOf(value: unknown): number | null {

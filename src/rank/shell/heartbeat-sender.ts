@@ -25,6 +25,8 @@ export class HeartbeatSender {
   private readonly progress: Float64Array;
   private readonly onLease: () => void;
   private readonly timer: NodeJS.Timeout;
+  /** The latest socket, and the same once it is connected. */
+  private pending: Socket | null = null;
   private socket: Socket | null = null;
   private target: HeartbeatTarget | null = null;
   private counter = 0;
@@ -40,7 +42,7 @@ export class HeartbeatSender {
 
   /** From now on to this address under this key: a new control connection. */
   aim(target: HeartbeatTarget): void {
-    this.socket?.close();
+    this.pending?.close();
     this.target = target;
     this.answeredAt = performance.now();
     this.expired = false;
@@ -48,13 +50,20 @@ export class HeartbeatSender {
     // Unreachable hosts show as errors of later sends; silence is what tells the coordinator.
     socket.on('error', () => undefined);
     socket.on('message', (bytes) => this.take(bytes));
-    this.socket = socket;
-    this.tick(performance.now());
+    // Connected, the kernel drops datagrams of everyone but the coordinator.
+    socket.connect(target.port, target.host, () => {
+      if (this.target !== target) return;
+      this.socket = socket;
+      this.tick(performance.now());
+    });
+    this.socket = null;
+    this.pending = socket;
   }
 
   stop(): void {
     clearInterval(this.timer);
-    this.socket?.close();
+    this.pending?.close();
+    this.pending = null;
     this.socket = null;
     this.target = null;
   }
@@ -89,6 +98,7 @@ export class HeartbeatSender {
       item,
       busy: busy === 1,
     };
-    socket.send(encodeHeartbeat(beat, target.key), target.port, target.host);
+    // A refused datagram is an error of the socket, heard and ignored: silence is what tells.
+    socket.send(encodeHeartbeat(beat, target.key), () => undefined);
   }
 }
