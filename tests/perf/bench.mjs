@@ -139,7 +139,7 @@ if (peerThere) {
       width: 320,
       mark: 'bar',
       encoding: {
-        y: { field: 'name', type: 'nominal', sort: null, title: null },
+        y: { field: 'name', type: 'nominal', sort: null, title: null, axis: { labelLimit: 320 } },
         x: { field: 'tokens', type: 'quantitative', title: 'tokens per second' },
         color: {
           condition: { test: "indexof(datum.name, 'llama') === 0", value: '#b0b0b0' },
