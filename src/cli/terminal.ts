@@ -1,6 +1,6 @@
 // The only writer to the terminal: results to stdout, everything else to stderr, exit codes 0 done,
 // 1 failed, 2 bad usage.
-import { type CoxswainError, toCoxswainError } from '../base/errors.ts';
+import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
@@ -48,7 +48,7 @@ export async function readStdin(bytesMax: number): Promise<Buffer> {
     const buffer = chunk as Buffer;
     bytes += buffer.byteLength;
     if (bytes > bytesMax)
-      throw toCoxswainError(new Error(`stdin is longer than ${bytesMax} bytes`));
+      throw new CoxswainError('USAGE_INVALID', `stdin is longer than ${bytesMax} bytes`);
     chunks.push(buffer);
   }
   return Buffer.concat(chunks);

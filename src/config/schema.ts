@@ -160,7 +160,7 @@ export const OPTIONS: { readonly [K in keyof ClusterConfig]: Option<ClusterConfi
     flag: 'layers',
     parse: nullable(layerRanges(RANKS_MAX)),
     fallback: null,
-    unset: 'cut by memory and measured speed',
+    unset: 'cut so that every stage reads about the same bytes a token',
     takes: 'inclusive ranges, such as 0-14,15-29',
     help: 'The layers of each stage, from 0 and without gaps.',
   },

@@ -5,8 +5,8 @@ import { CoxswainError } from '../base/errors.ts';
 import { isLoopback } from './derive.ts';
 import type { ClusterConfig } from './schema.ts';
 
-/** Stops accidents ("x"), not weak choices: docs/config.md says how to make a good one. */
-const TOKEN_CHARS_MIN = 8;
+/** As src/wire/keys.ts. Stops accidents ("x"), not weak choices: docs/config.md says how to make a good one. */
+const TOKEN_CHARS_MIN = 16;
 const SECRET_CHARS_MAX = 4096;
 const API_KEYS_MAX = 10_000;
 

@@ -20,9 +20,12 @@ import {
 export class FramesLink {
   private readonly pipe: MessagePipe;
   private readonly joiner = new PartJoiner();
+  private hangUp: (() => void) | null;
 
-  constructor(pipe: MessagePipe) {
+  /** @param hangUp ends the connection under the pipe, where this side dialled it. */
+  constructor(pipe: MessagePipe, hangUp: (() => void) | null = null) {
     this.pipe = pipe;
+    this.hangUp = hangUp;
   }
 
   send(frame: Uint8Array): void {
@@ -32,19 +35,31 @@ export class FramesLink {
   }
 
   consume(onFrame: (frame: Uint8Array) => void, onClosed: (reason: string) => void): void {
-    this.pipe.consume((message) => {
-      try {
-        const { frame, more } = dataFrameCodec.decode(message);
-        const whole = this.joiner.add(frame, more);
-        if (whole !== null) onFrame(whole);
-      } catch (thrown) {
-        this.pipe.close(toCoxswainError(thrown).message);
-      }
-    }, onClosed);
+    this.pipe.consume(
+      (message) => {
+        try {
+          const { frame, more } = dataFrameCodec.decode(message);
+          const whole = this.joiner.add(frame, more);
+          if (whole !== null) onFrame(whole);
+        } catch (thrown) {
+          this.pipe.close(toCoxswainError(thrown).message);
+        }
+      },
+      (reason) => {
+        this.release();
+        onClosed(reason);
+      },
+    );
   }
 
   close(reason: string): void {
     this.pipe.close(reason);
+    this.release();
+  }
+
+  private release(): void {
+    this.hangUp?.();
+    this.hangUp = null;
   }
 }
 
@@ -98,7 +113,7 @@ export async function dialFrames(options: FramesDialOptions): Promise<FramesLink
     proof.takeChallenge(await nextChallenge(pipe));
     sendBare(pipe, proofCodec.encode({ mac: proof.proof() }));
     proof.takeProof(proofCodec.decode(await nextBare(pipe)).mac);
-    return new FramesLink(pipe);
+    return new FramesLink(pipe, () => void stream.finish());
   } catch (thrown) {
     stream.destroy();
     throw thrown;

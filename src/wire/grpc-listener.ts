@@ -51,7 +51,8 @@ export class GrpcListener {
 
   private constructor(options: GrpcListenerOptions) {
     this.options = options;
-    this.grpc = new Server({ ...GRPC_CHANNEL_LIMITS });
+    // One stream a connection, or a stranger's one connection could hold any number of messages.
+    this.grpc = new Server({ ...GRPC_CHANNEL_LIMITS, 'grpc.max_concurrent_streams': 1 });
     const handle: handleBidiStreamingCall<Buffer, Buffer> = (call) => this.accept(call);
     const identity = (bytes: Buffer) => bytes;
     this.grpc.addService(

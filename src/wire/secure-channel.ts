@@ -129,6 +129,8 @@ export async function dialChannel(pipe: MessagePipe, proof: MutualProof): Promis
 
 function throwIfRefused(refused: { code: string; sentence: string } | null | undefined): void {
   if (!refused) return;
+  // Its deadline passed: no verdict on this rank, which may try again.
+  if (refused.code === 'CONTROL_LOST') throw new CoxswainError('CONTROL_LOST', refused.sentence);
   const code = refused.code === 'AUTH_FAILED' ? 'AUTH_FAILED' : 'HANDSHAKE_REFUSED';
   throw new CoxswainError(code, `The coordinator refused this rank: ${refused.sentence}`);
 }

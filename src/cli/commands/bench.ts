@@ -60,11 +60,10 @@ export const benchCommand: CommandModule<object, Flags> = {
       throw new CoxswainError('USAGE_INVALID', '--streams and --runs must be at least 1');
     const model = await modelOf(flags, config);
     const vocab = await withCodec(model, (codec) => codec.vocabSize);
-    const slots = Math.max(shape.streams, 1);
     const results = await withCluster(
       {
         flags: { ...flags, model },
-        config: { ...config, slots },
+        config: { ...config, slots: shape.streams },
         ranks: 'local',
         logLevel: 'error',
         liveReuse: false,

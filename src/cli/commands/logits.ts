@@ -88,7 +88,8 @@ function lineOf(result: OutputResult) {
 
 /** Every machine this runs on is little-endian, as the file format is. */
 async function append(out: FileHandle, logits: Float32Array): Promise<void> {
-  await out.write(new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength));
+  // Not write(), which may take a part only.
+  await out.appendFile(new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength));
 }
 
 async function openOutput(path: string): Promise<FileHandle> {

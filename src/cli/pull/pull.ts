@@ -21,7 +21,7 @@ export interface PullOptions {
 export interface Pulled {
   readonly path: string;
   readonly sha256: string;
-  /** The file was there already and matched. */
+  /** The file was there already, with the right digest (catalogue names: the right size). */
   readonly present: boolean;
 }
 
@@ -44,7 +44,7 @@ export async function pull(target: PullTarget, options: PullOptions): Promise<Pu
 
 async function pullEntry(entry: CatalogueEntry, options: PullOptions): Promise<Pulled> {
   const path = modelPath(options.directory, entry.file);
-  if (await isWhole(path, entry)) return { path, sha256: entry.sha256, present: true };
+  if (await hasItsSize(path, entry)) return { path, sha256: entry.sha256, present: true };
   const failures: string[] = [];
   for (const source of entry.sources) {
     const part = `${path}.part`;
@@ -111,8 +111,8 @@ async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-/** Size first: hashing 100 MB at every start would cost more than loading it. */
-async function isWhole(path: string, entry: CatalogueEntry): Promise<boolean> {
+/** By size alone: hashing 100 MB at every start would cost more than loading it; pull() renames whole files only. */
+async function hasItsSize(path: string, entry: CatalogueEntry): Promise<boolean> {
   try {
     return (await stat(path)).size === entry.bytes;
   } catch {

@@ -76,8 +76,8 @@ export class Recovery {
   }
 
   /**
-   * An epoch ended with rows of these requests in flight, some of them over meanwhile. Returns the one that is to blame beyond doubt: it
-   * was alone.
+   * An epoch ended with rows of these requests in flight, some of them over meanwhile. Returns the one that
+   * is to blame beyond doubt: it was alone.
    */
   noteEpochLost(inFlight: ReadonlySet<RequestState>, now: number): RequestState | null {
     this.noteTrouble(now);

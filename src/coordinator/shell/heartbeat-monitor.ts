@@ -37,12 +37,17 @@ function onWorker({ host, port, onVerdict }: MonitorOptions): Promise<HeartbeatM
   });
   const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
   return new Promise((resolve, reject) => {
-    worker.once('error', (cause) =>
-      reject(new CoxswainError('INTERNAL', 'The heartbeat monitor ended.', { cause })),
-    );
+    let isStarted = false;
+    worker.once('error', (cause) => {
+      const error = new CoxswainError('INTERNAL', 'The heartbeat monitor ended.', { cause });
+      // Without it no dead rank would be noticed any more: that ends the process.
+      if (isStarted) throw error;
+      reject(error);
+    });
     worker.on('message', (message: { port?: number; verdict?: Verdict }) => {
       if (message.verdict !== undefined) onVerdict(message.verdict);
       if (message.port === undefined) return;
+      isStarted = true;
       resolve({
         port: message.port,
         request: (request) => worker.postMessage(request),

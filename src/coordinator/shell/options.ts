@@ -36,7 +36,7 @@ export interface ClusterOptions {
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void;
 }
 
-/** Defaults of everything but the model, for the CLI and for tests. */
+/** Everything but the model, for tests; the CLI's defaults stand in src/config/schema.ts. */
 export const CLUSTER_DEFAULTS = {
   topology: { split: [1], pp: 1, layers: [], kvType: 'f16', exact: false, context: 0 },
   transport: 'auto',

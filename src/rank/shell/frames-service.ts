@@ -53,14 +53,17 @@ export class FramesService {
     this.closeLinks(`epoch ${spec.epoch} begins`);
     const { generation } = this;
     const wanted = spec.links.filter((link) => link.transport === 'grpc');
-    const opened = await Promise.all(
-      wanted.map(async (link) => ({ peer: link.peer, frames: await this.openLink(spec, link) })),
+    // Each is this service's from the moment it stands: when one of them fails, closeLinks() ends the others.
+    await Promise.all(
+      wanted.map(async (link) => {
+        const opened = await this.openLink(spec, link);
+        if (generation === this.generation) this.links.set(link.peer, opened);
+        else opened.close('its epoch is over');
+      }),
     );
     if (generation !== this.generation) {
-      for (const link of opened) link.frames.close('its epoch is over');
       throw new CoxswainError('EPOCH_FENCED', `Epoch ${spec.epoch} was replaced while it opened.`);
     }
-    this.links = new Map(opened.map((link) => [link.peer, link.frames]));
     frames.onOutgoing((peer, frame) => this.links.get(peer)?.send(frame));
     for (const [peer, link] of this.links) {
       link.consume(
@@ -124,11 +127,11 @@ export class FramesService {
 
   private await(name: LinkName, link: LinkSpec, deadline: number): Promise<FramesLink> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => reject(linkTimeout(link, name.epoch)),
-        deadline - performance.now(),
-      );
-      this.waiting.push({
+      const timer = setTimeout(() => {
+        this.waiting.splice(this.waiting.indexOf(waiting), 1);
+        reject(linkTimeout(link, name.epoch));
+      }, deadline - performance.now());
+      const waiting: Waiting = {
         name,
         resolve: (frames) => {
           clearTimeout(timer);
@@ -138,7 +141,8 @@ export class FramesService {
           clearTimeout(timer);
           reject(error);
         },
-      });
+      };
+      this.waiting.push(waiting);
     });
   }
 

@@ -30,6 +30,8 @@ export class HeartbeatSender {
   private socket: Socket | null = null;
   private target: HeartbeatTarget | null = null;
   private counter = 0;
+  /** Of the newest answer: an old one, played back, does not prolong the lease. */
+  private answered = 0;
   private answeredAt = 0;
   private tickedAt = 0;
   private expired: boolean = false;
@@ -50,9 +52,10 @@ export class HeartbeatSender {
     // Unreachable hosts show as errors of later sends; silence is what tells the coordinator.
     socket.on('error', () => undefined);
     socket.on('message', (bytes) => this.take(bytes));
-    // Connected, the kernel drops datagrams of everyone but the coordinator.
-    socket.connect(target.port, target.host, () => {
-      if (this.target !== target) return;
+    // Connected, the kernel drops datagrams of everyone but the coordinator. A failed look-up is told here
+    // too: that socket can send nothing.
+    socket.connect(target.port, target.host, (failure?: Error) => {
+      if (failure || this.target !== target) return;
       this.socket = socket;
       this.tick(performance.now());
     });
@@ -72,6 +75,8 @@ export class HeartbeatSender {
     if (this.target === null) return;
     const answer = decodeHeartbeat(bytes, this.target.key);
     if (answer?.kind !== 'answer' || answer.counter > this.counter) return;
+    if (answer.counter <= this.answered) return;
+    this.answered = answer.counter;
     this.answeredAt = performance.now();
     this.expired = false;
   }

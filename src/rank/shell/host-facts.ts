@@ -59,7 +59,12 @@ export function localAddressTowards(host: string, port: number): Promise<string>
       socket.close();
       reject(new CoxswainError('CONTROL_LOST', `There is no route to ${host}.`, { cause }));
     });
-    socket.connect(port, host, () => {
+    // A failed look-up is told here, not as an event; the address would then be that of every interface.
+    socket.connect(port, host, (cause?: Error) => {
+      if (cause) {
+        socket.emit('error', cause);
+        return;
+      }
       const { address } = socket.address();
       socket.close();
       resolve(address);
