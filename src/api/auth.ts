@@ -5,7 +5,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { CoxswainError } from '../base/errors.ts';
 
-/** design: ids longer than this are not ids. */
+/** The longest `user` that a request may name. */
 export const USER_BYTES_MAX = 512;
 
 const BEARER = /^Bearer +(\S+) *$/i;

@@ -78,7 +78,7 @@ export interface Backend {
    */
   infer(request: InferenceRequest, signal: AbortSignal): AsyncIterable<InferenceEvent>;
   health(): { readonly ok: boolean; readonly state: string };
-  /** The body of GET /v1/cluster (DESIGN section 9). */
+  /** The body of GET /v1/cluster (src/coordinator/shell/cluster-report.ts). */
   cluster(): Promise<Readonly<Record<string, unknown>>>;
   /** Prometheus text. */
   metrics(): Promise<string>;

@@ -9,7 +9,7 @@ import { modelFile } from './models-directory.ts';
 
 export type SettingName = keyof ClusterConfig;
 
-/** DESIGN section 9: the same topology options everywhere. */
+/** Where layers and rows go: the same options in every command that opens or plans a cluster. */
 export const TOPOLOGY: readonly SettingName[] = [
   'tp',
   'split',
