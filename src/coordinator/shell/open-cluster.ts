@@ -5,6 +5,7 @@ import type { Backend, InferenceRequest } from '../../api/backend.ts';
 import type { Plan } from '../../base/addon.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
 import type { StepRecord, StepResult } from '../../base/step-record.ts';
+import { isLoopback } from '../../config/derive.ts';
 import { type ControlServer, listenControl } from '../../wire/control-server.ts';
 import { deriveClusterKeys, generateClusterToken } from '../../wire/keys.ts';
 import { sendInParts } from '../../wire/parts.ts';
@@ -35,7 +36,6 @@ import { StepTimes } from './step-times.ts';
 import { Supervisor } from './supervisor.ts';
 import { Throughput } from './throughput.ts';
 
-const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 const SAMPLE_MS = 500;
 const DRAIN_MS = 5000;
 const GOODBYE_MS = 5000;
@@ -92,7 +92,7 @@ export async function openClusterWith(
 
 function tokenOf({ token, ranks, listenHost }: ClusterOptions): string {
   if (token !== null) return token;
-  if (ranks === 'local' && LOOPBACK.has(listenHost)) return generateClusterToken();
+  if (ranks === 'local' && isLoopback(listenHost)) return generateClusterToken();
   throw new CoxswainError(
     'CONFIG_INVALID',
     'Ranks that join from elsewhere need a cluster token: set COX_CLUSTER_TOKEN or --token-file, ' +

@@ -39,6 +39,8 @@ export class RankRuntime {
   private engine: RankEngine | null = null;
   /** The engine once it has loaded: before, there is nothing to ask it. */
   private loaded: RankEngine | null = null;
+  /** The latest load, settled either way. One that another assignment overtook is waited for, not reported. */
+  private loading: Promise<unknown> = Promise.resolve();
   private assign: Assign | null = null;
   private proved: ProvedSession | null = null;
   private epochMax = 0;
@@ -235,9 +237,15 @@ export class RankRuntime {
     const timer = setInterval(() => {
       this.link.send({ loading: { seconds: (performance.now() - startedAt) / 1000 } });
     }, LOADING_INTERVAL_MS);
-    this.load(assignment)
-      .then((facts) => this.step({ type: 'engine-loaded', facts }))
+    const load = this.loading.then(() => this.load(assignment));
+    const settled = load.catch(() => undefined);
+    this.loading = settled;
+    load
+      .then((facts) => {
+        if (this.loading === settled) this.step({ type: 'engine-loaded', facts });
+      })
       .catch((thrown) => {
+        if (this.loading !== settled) return;
         const { code, message } = toCoxswainError(thrown);
         this.step({ type: 'engine-load-failed', code, message });
       })
@@ -248,6 +256,7 @@ export class RankRuntime {
     const { modelPath, threads, dataHost } = this.options;
     this.loaded = null;
     await this.engine?.close();
+    if (this.stopped) throw new CoxswainError('SHUTTING_DOWN', 'This rank ends.');
     const engine = this.dependencies.createEngine();
     this.engine = engine;
     engine.onEvent((event) => this.step({ type: 'engine-event', event }));
