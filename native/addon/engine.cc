@@ -95,9 +95,17 @@ struct Core {
   std::shared_ptr<comm::GrpcBridge> bridge;         // of the next epoch; JavaScript thread
   std::shared_ptr<comm::GrpcBridge> bridge_in_use;  // of the engine's data plane; under `control`
   std::unique_ptr<engine::Engine> engine;
-  std::atomic<bool> fence_open{false};  // aborts an openEpoch that is under way
-  std::mutex control;                   // one change of epoch at a time
-  std::mutex load;                      // guards `engine` while it is made
+  // Aborts the openEpoch that was asked for last. Each has a flag of its own: were it shared, the
+  // next openEpoch would take back the fence of one that has not noticed it yet. JavaScript thread.
+  std::shared_ptr<std::atomic<bool>> abandon = std::make_shared<std::atomic<bool>>(false);
+  std::mutex opening;  // held by an openEpoch from its beginning to its end; before `control`
+  std::mutex control;  // one change of epoch at a time
+  std::mutex load;     // guards `engine` while it is made
+};
+
+struct Loaded {
+  engine::EngineInfo info;
+  uint16_t port;
 };
 
 struct Opened {
@@ -187,7 +195,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     options.share_cores = boolean_field(object, "shareCores");
     const std::string host = text_field(object, "dataHost");
     const std::shared_ptr<Mailbox> mailbox = mailbox_;
-    return AsyncTask<uint16_t>::start(
+    return AsyncTask<Loaded>::start(
         info.Env(),
         [core, mailbox, options, host] {
           const std::lock_guard control(core->control);
@@ -199,10 +207,11 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
           const std::lock_guard lock(core->load);
           core->fabric = std::move(fabric);
           core->engine = std::move(loaded);
-          return core->fabric->port();
+          return Loaded{core->engine->info(), core->fabric->port()};
         },
-        [core](Napi::Env env, uint16_t&& port) {
-          const engine::EngineInfo& facts = core->engine->info();
+        // Of the engine itself nothing: close() may have destroyed it since.
+        [](Napi::Env env, Loaded&& loaded) {
+          const engine::EngineInfo& facts = loaded.info;
           Napi::Object result = Napi::Object::New(env);
           result.Set("fingerprint", facts.fingerprint);
           result.Set("planHash", facts.plan_hash);
@@ -214,7 +223,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
           result.Set("context", static_cast<double>(facts.context));
           result.Set("vocab", static_cast<double>(facts.vocab));
           result.Set("loadMs", facts.load_ms);
-          result.Set("dataPort", static_cast<double>(port));
+          result.Set("dataPort", static_cast<double>(loaded.port));
           return Napi::Value(result);
         });
   }
@@ -240,13 +249,15 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
   }
 
   static std::unique_ptr<comm::DataPlane> open_plane(Core& core, const comm::EpochSpec& spec,
-                                                     comm::GrpcBridge* bridge, Opened& opened) {
+                                                     comm::GrpcBridge* bridge,
+                                                     const std::atomic<bool>& abandon,
+                                                     Opened& opened) {
     if (spec.links.empty()) return comm::make_solo_plane(spec.epoch);
     size_t over_grpc = 0;
     for (const comm::LinkSpec& link : spec.links) {
       if (link.transport == comm::TransportKind::kGrpc) ++over_grpc;
     }
-    if (over_grpc == 0) return core.fabric->open(spec, core.fence_open, &opened.reports);
+    if (over_grpc == 0) return core.fabric->open(spec, abandon, &opened.reports);
     if (over_grpc < spec.links.size()) {
       throw EngineError("CONFIG_INVALID",
                         "links over grpc cannot be mixed with others in one epoch");
@@ -254,7 +265,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     if (bridge == nullptr) {
       throw EngineError("CONFIG_INVALID", "grpc links need a listener for outgoing frames");
     }
-    return comm::open_grpc(spec, *bridge, core.fence_open, &opened.reports);
+    return comm::open_grpc(spec, *bridge, abandon, &opened.reports);
   }
 
   Napi::Value open_epoch(const Napi::CallbackInfo& info) {
@@ -262,19 +273,26 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     const auto object = info[0].As<Napi::Object>();
     const comm::EpochSpec spec = epoch_spec(object);
     const auto first_step = static_cast<uint64_t>(number_field(object, "firstStep"));
-    core->fence_open.store(false);
+    core->abandon->store(true);
+    const auto abandon = std::make_shared<std::atomic<bool>>(false);
+    core->abandon = abandon;
     const std::shared_ptr<comm::GrpcBridge> bridge = core->bridge;
     return AsyncTask<Opened>::start(
         info.Env(),
-        [core, spec, first_step, bridge] {
-          core->engine->fence();
-          Opened opened;
-          std::unique_ptr<comm::DataPlane> plane = open_plane(*core, spec, bridge.get(), opened);
-          const std::lock_guard control(core->control);
-          if (core->fence_open.load()) {
+        [core, spec, first_step, bridge, abandon] {
+          const auto check_abandoned = [&] {
+            if (!abandon->load()) return;
             throw EngineError("EPOCH_FENCED", "epoch " + std::to_string(spec.epoch) +
                                                   " was fenced while it was opened");
-          }
+          };
+          const std::lock_guard opening(core->opening);
+          check_abandoned();  // from here on close() waits for us; before, it may have been done
+          core->engine->fence();
+          Opened opened;
+          std::unique_ptr<comm::DataPlane> plane =
+              open_plane(*core, spec, bridge.get(), *abandon, opened);
+          const std::lock_guard control(core->control);
+          check_abandoned();
           core->engine->begin_epoch(std::move(plane), first_step);
           core->bridge_in_use = bridge;
           return opened;
@@ -303,13 +321,13 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
   Napi::Value fence(const Napi::CallbackInfo& info) {
     const std::shared_ptr<Core> core = loaded_core(info);
     // Before the task gets a thread: an openEpoch under way must let go of it first.
-    core->fence_open.store(true);
+    core->abandon->store(true);
     core->engine->fence_flag().store(true);
     return AsyncTask<bool>::start(
         info.Env(),
         [core] {
           const std::lock_guard control(core->control);
-          core->engine->fence();
+          if (core->engine) core->engine->fence();  // none after a close() that overtook this
           return true;
         },
         [](Napi::Env env, bool&&) { return env.Undefined(); });
@@ -379,7 +397,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
       done.Resolve(info.Env().Undefined());
       return done.Promise();
     }
-    core->fence_open.store(true);
+    core->abandon->store(true);
     {
       const std::lock_guard lock(core->load);
       if (core->engine) core->engine->fence_flag().store(true);
@@ -387,6 +405,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     return AsyncTask<bool>::start(
         info.Env(),
         [core] {
+          const std::lock_guard opening(core->opening);
           const std::lock_guard control(core->control);
           core->engine.reset();
           core->fabric.reset();

@@ -108,6 +108,38 @@ describe('a native engine', () => {
     expect(await engine.openEpoch({ ...SPEC, epoch: 2 })).toEqual([]);
   });
 
+  it('leaves the epoch it was fenced out of, even when the next one is opened at once', async () => {
+    const engine = makeEngine();
+    await engine.load(OPTIONS);
+    const links = [{ peer: 1, transport: 'tcp' as const, host: '127.0.0.1', port: 9 }];
+    const opening = engine.openEpoch({ ...SPEC, links });
+    const refused = expect(opening).rejects.toMatchObject({ code: 'EPOCH_FENCED' });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const startedAt = performance.now();
+    await engine.fence();
+    expect(await engine.openEpoch({ ...SPEC, epoch: 2 })).toEqual([]);
+    await refused;
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
+
+  it('closes while it loads, and while it opens links', async () => {
+    const loading = makeEngine();
+    const loaded = loading.load(OPTIONS);
+    await loading.close();
+    expect((await loaded).vocab).toBeGreaterThan(0);
+
+    const engine = makeEngine();
+    await engine.load(OPTIONS);
+    const links = [{ peer: 1, transport: 'tcp' as const, host: '127.0.0.1', port: 9 }];
+    const opening = engine.openEpoch({ ...SPEC, links });
+    const refused = expect(opening).rejects.toMatchObject({ code: 'EPOCH_FENCED' });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const startedAt = performance.now();
+    await engine.close();
+    await refused;
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
+
   it('refuses to mix links over grpc with others', async () => {
     const engine = makeEngine();
     await engine.load(OPTIONS);
