@@ -4,8 +4,7 @@
 //
 //   direct exchange    everyone's region is the whole vector; nothing follows
 //   reduce-scatter     region k is slice k of N; each reduced slice then goes to everyone
-//   (all-gather),
-//                      beginning while it is still being reduced
+//                      (all-gather), beginning while it is still being reduced
 //
 // Sends and receives progress together, so links may be smaller than the vector.
 #pragma once

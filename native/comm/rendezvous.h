@@ -4,10 +4,12 @@
 //
 // The dialogue runs in probe frames over the tcp channel; the lower rank leads:
 //   both   -> Offer                    transport wanted, identity of the host
-//   lower  -> ShmInvite                name of the segment, or why there is none    (where shm is
-//   tried) higher -> ShmReply                 the token read from it, or why it cannot be  (where
-//   shm is tried) lower  -> probes                   echoed; on tcp, then on shm lower  -> Choice
-//   transport and median round trip
+//   lower  -> ShmInvite                name of the segment, or why there is none
+//   higher -> ShmReply                 the token read from it, or why it cannot be
+//   lower  -> Sentence                 why the segment is not used after all, or nothing
+//   lower  -> probes                   echoed; on tcp, then on shm
+//   lower  -> Choice                   transport and median round trip
+// The three about shm are left out where it is not tried, tcp's probes where shm alone is allowed.
 #pragma once
 #include <memory>
 #include <string>

@@ -22,7 +22,6 @@ class TcpLink final : public Link {
   SleepHandle arm(uint32_t interests) override;
   std::string closed() override { return closed_; }
 
-  const std::shared_ptr<Fd>& socket() const { return socket_; }
   // True when nothing was received that was not also taken.
   bool drained() const { return begin_ == end_; }
 

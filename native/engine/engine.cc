@@ -5,10 +5,13 @@
 // them. Locks: mutex_ guards the queue and the state; a step runs without it.
 #include "engine/engine.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "base/clock.h"
@@ -28,7 +31,7 @@ uint64_t resident_bytes() {
   uint64_t size = 0;
   uint64_t resident = 0;
   statm >> size >> resident;
-  return resident * 4096;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 void check_options(const EngineOptions& options) {
@@ -107,7 +110,7 @@ class RunningEngine final : public Engine {
     step_.store(first_step);
     steps_->begin_epoch(std::move(plane), first_step);
     failure_.reset();
-    overflow_ = false;
+    counters_ = {};
     fence_.store(false);
   }
 
@@ -129,6 +132,8 @@ class RunningEngine final : public Engine {
     fence_.store(true);
     std::unique_lock lock(mutex_);
     queue_.clear();
+    // Else the executor could take it up after this, beside a begin_epoch.
+    overflow_ = false;
     idle_.wait(lock, [this] { return !busy_.load(); });
   }
 
@@ -208,11 +213,18 @@ class RunningEngine final : public Engine {
       if (fence_.load()) return;
       on_event_({EngineEvent::Kind::kResult, record.epoch, step, std::move(result), "", ""});
     } catch (const EngineError& error) {
-      // A fence is the controller's own doing: it hears of it from fence() itself.
-      if (fence_.load()) return;
-      if (!failure_) failure_ = error;
-      on_event_({EngineEvent::Kind::kFailed, epoch_.load(), step, {}, error.code(), error.what()});
+      fail(step, error);
+    } catch (const std::bad_alloc&) {
+      fail(step, EngineError("MEMORY_EXHAUSTED",
+                             "this rank ran out of memory in step " + std::to_string(step)));
     }
+  }
+
+  void fail(uint64_t step, const EngineError& error) {
+    // A fence is the controller's own doing: it hears of it from fence() itself.
+    if (fence_.load()) return;
+    if (!failure_) failure_ = error;
+    on_event_({EngineEvent::Kind::kFailed, epoch_.load(), step, {}, error.code(), error.what()});
   }
 
   EngineOptions options_;

@@ -1,6 +1,7 @@
 #include "engine/head_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -70,6 +71,11 @@ void HeadRunner::run(const HeadStep& step, std::vector<OutputVerdict>& verdicts,
   };
   size_t planned = 0;
   while (computed < step.batch.outputs()) {
+    // A rank alone never waits, so the fence is looked at here too.
+    if (step.wait.fence != nullptr && step.wait.fence->load(std::memory_order_relaxed)) {
+      throw EngineError("EPOCH_FENCED", "the epoch was fenced before the head of step " +
+                                            std::to_string(step.record.step) + " was done");
+    }
     window_.clear();
     needs_.clear();
     while (planned < step.outputs.size() &&
@@ -191,6 +197,15 @@ const std::byte* HeadRunner::read_part(const std::byte* at, const Slice& slice, 
   }
   part.best.resize(count);
   std::memcpy(part.best.data(), at, count * sizeof(Candidate));
+  // Ids become indices, and the order of candidates is none for NaN.
+  for (const Candidate& candidate : part.best) {
+    if (candidate.id < slice.begin || candidate.id >= slice.begin + slice.rows ||
+        std::isnan(candidate.logit)) {
+      throw EngineError("LINK_PROTOCOL",
+                        "rank " + std::to_string(slice.rank) + " sent a candidate (token id " +
+                            std::to_string(candidate.id) + ") that is none of its slice");
+    }
+  }
   return at + count * sizeof(Candidate);
 }
 

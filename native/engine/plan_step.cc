@@ -91,6 +91,13 @@ void StepPlanner::add_run(const Run& run, const StepRecord& record, const Verdic
       return;
     }
     sampled = source.id;
+    // It may have come in a frame, and becomes the index of a row.
+    if (sampled >= limits_.vocab) {
+      throw EngineError("LINK_PROTOCOL", "the verdict of step " + std::to_string(run.from_step) +
+                                             " names token id " + std::to_string(sampled) +
+                                             ", which is not in the vocabulary of " +
+                                             std::to_string(limits_.vocab));
+    }
   } else {
     check_ids(run.tokens, "run");
   }

@@ -32,7 +32,6 @@ class ProgramCompiler {
     for (std::vector<Phase>* list : {&program_.trunk_, &program_.head_}) {
       for (Phase& phase : *list) resolve(phase);
     }
-    program_.hidden_ = resolved(model_.hidden);
     program_.hidden_outputs_ = resolved(model_.hidden_outputs);
     program_.logits_ = resolved(model_.logits);
   }

@@ -2,9 +2,10 @@
 // planned.
 //
 // A phase is work between two barriers:
-//   rows       a chain of row-wise ops (norm, rope, store, add, quantise ...): any thread may do
-//   any row matmul     matrices that share one input (q|k|v, gate|up); with gate|up also silu(gate)
-//   * up attention  pieces of (run, row tile, heads) sync       all-reduce, send, receive
+//   rows       a chain of row-wise ops (norm, rope, store, add ...); any thread does any row
+//   matmul     matrices that share one input (q|k|v, gate|up); gate|up: also silu(gate) * up
+//   attention  pieces of (run, row tile, heads)
+//   sync       all-reduce, send, receive
 // An input of packed matrices is quantised once, by a row op at the end of the chain before.
 // Buffers that never live at the same time share memory; addresses are fixed for the engine's life.
 #pragma once
@@ -91,14 +92,12 @@ class Program {
   const std::vector<Phase>& trunk() const { return trunk_; }  // embed and trunk
   const std::vector<Phase>& head() const { return head_; }
   const Operand& hidden_outputs() const { return hidden_outputs_; }
-  const Operand& hidden() const { return hidden_; }
   const Operand& logits() const { return logits_; }
-  uint64_t bytes() const { return arena_bytes_; }
 
  private:
   friend class ProgramCompiler;
   std::vector<Phase> trunk_, head_;
-  Operand hidden_, hidden_outputs_, logits_;
+  Operand hidden_outputs_, logits_;
   std::byte* arena_ = nullptr;
   uint64_t arena_bytes_ = 0;
 };

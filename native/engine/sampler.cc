@@ -212,13 +212,17 @@ uint32_t Sampler::draw_from_all(const SamplerParams& params, std::span<const flo
   MaxSum whole;
   kernels_.max_sum_exp(scaled_.data(), static_cast<int64_t>(scaled_.size()), &whole.max,
                        &whole.sum);
+  // A temperature so small that logits overflow leaves nothing to draw, and no order in scaled_.
+  if (!std::isfinite(whole.max)) {
+    top_candidates(logits, 0, 1, best_);
+    return best_.front().id;
+  }
   const double total = static_cast<double>(whole.sum);
   const bool cuts = params.top_p < 1 || params.min_p > 0;
   // Most draws end among the first candidates; only a flat distribution sorts more of the
   // vocabulary.
   for (size_t count = kFirstCandidates;; count *= 8) {
     top_candidates(scaled_, 0, count, best_);
-    if (!std::isfinite(whole.max)) return best_.front().id;
     const bool all = best_.size() == scaled_.size();
     Cut cut(params, total);
     double left = uniform * total;

@@ -30,7 +30,6 @@ class WeightStore {
   const float* vector(models::VectorId id) const {
     return id == models::kNone ? nullptr : vectors_[static_cast<size_t>(id)].data();
   }
-  uint64_t packed_bytes() const { return packed_bytes_; }
 
  private:
   void reserve(const models::Model& model);
