@@ -130,6 +130,17 @@ void keeps_to_top_k_top_p_min_p() {
   CHECK(deepest_min <= min_p_count && deepest_min > min_p_count / 2);
 }
 
+// The logits overflow when they are divided by it, with and without a limit on candidates.
+void tiny_temperature_is_greedy() {
+  std::vector<float> logits(kVocab, 20);
+  logits[77] = 21;
+  SamplerParams params;
+  params.temperature = 1e-38f;
+  CHECK(draw(params, logits, {}) == 77);
+  params.top_k = 5;
+  CHECK(draw(params, logits, {}) == 77);
+}
+
 void draws_by_probability() {
   std::vector<float> logits(kVocab, -30);
   logits[10] = std::log(0.7f);
@@ -227,6 +238,7 @@ int main() {
   treats_nan_as_the_worst();
   draws_the_same_from_candidates_and_from_all();
   keeps_to_top_k_top_p_min_p();
+  tiny_temperature_is_greedy();
   draws_by_probability();
   applies_penalties_and_bias();
   draws_depend_on_seed_choice_position();
