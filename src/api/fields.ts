@@ -7,7 +7,7 @@ import { sharingScope, USER_BYTES_MAX } from './auth.ts';
 import type { InferenceRequest } from './backend.ts';
 import type { CallContext } from './call.ts';
 
-export const CHOICES_MAX = 8;
+const CHOICES_MAX = 8;
 const STOPS_MAX = 16;
 const STOP_CHARS_MAX = 1024;
 const BIASES_MAX = 1024;
@@ -196,7 +196,7 @@ function deepest(issues: readonly z.core.$ZodIssue[]): Issue {
   return { path: [...first.path, ...furthest.path], message: furthest.message };
 }
 
-export function pathText(path: readonly PropertyKey[]): string {
+function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
     .join('')

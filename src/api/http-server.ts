@@ -44,7 +44,7 @@ export interface HttpLimits {
   readonly closeGraceMs: number;
 }
 
-export const DEFAULT_HTTP_LIMITS: HttpLimits = {
+const DEFAULT_HTTP_LIMITS: HttpLimits = {
   bodyBytesMax: 32 * 2 ** 20,
   bodiesBytesMax: 256 * 2 ** 20,
   connectionsMax: 4096,

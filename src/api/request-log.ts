@@ -11,7 +11,7 @@ export function logRequest(log: Logger, exchange: Exchange, status: number, nowM
   else log.info(row, 'request');
 }
 
-export function requestRow(exchange: Exchange, status: number, nowMs: number) {
+function requestRow(exchange: Exchange, status: number, nowMs: number) {
   const { usage } = exchange;
   const ttftMs = exchange.firstTextMs === null ? null : exchange.firstTextMs - exchange.startedMs;
   return {

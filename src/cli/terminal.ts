@@ -3,7 +3,7 @@
 import { CoxswainError, toCoxswainError } from '../base/errors.ts';
 
 export const EXIT_FAILED = 1;
-export const EXIT_USAGE = 2;
+const EXIT_USAGE = 2;
 
 const USAGE_CODES: ReadonlySet<string> = new Set(['USAGE_INVALID', 'CONFIG_INVALID']);
 

@@ -62,7 +62,7 @@ export interface Option<T> {
   readonly boolean?: boolean;
 }
 
-export const RANKS_MAX = 64;
+const RANKS_MAX = 64;
 /** The engine's own bound. */
 const THREADS_MAX = 256;
 const CONTEXT_MAX = 16_777_216;

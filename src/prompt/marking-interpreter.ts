@@ -71,7 +71,7 @@ const variant = <T extends Node>(node: T, parts: Partial<T>): T => ({ ...node, .
 const factory = new Environment();
 
 /** A JavaScript value as the interpreter's. */
-export function runtimeValue(value: unknown): RuntimeValue {
+function runtimeValue(value: unknown): RuntimeValue {
   factory.variables.delete('value');
   return factory.set('value', value);
 }

@@ -11,7 +11,7 @@ const BEAT_MAGIC = 0x42485843; // "CXHB"
 const ANSWER_MAGIC = 0x41485843; // "CXHA"
 const BODY_BYTES = 40;
 const MAC_BYTES = 32;
-export const HEARTBEAT_BYTES = BODY_BYTES + MAC_BYTES;
+const HEARTBEAT_BYTES = BODY_BYTES + MAC_BYTES;
 export const HEARTBEAT_INTERVAL_MS = 100;
 
 export interface Heartbeat {

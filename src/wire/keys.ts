@@ -3,7 +3,7 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { CoxswainError } from '../base/errors.ts';
 
-export const KEY_BYTES = 32;
+const KEY_BYTES = 32;
 /** Stops accidents; a generated token has 64. */
 const TOKEN_CHARACTERS_MIN = 16;
 const SALT = 'coxswain cluster 1';

@@ -13,7 +13,7 @@ import { CoxswainError } from '../base/errors.ts';
 import { deriveKey, macOfFields } from './keys.ts';
 
 export const PROTOCOL_VERSION = 1;
-export const NONCE_BYTES = 32;
+const NONCE_BYTES = 32;
 /** Limits on a connection that has proved nothing yet. */
 export const UNPROVED_BYTES_MAX = 4096;
 export const UNPROVED_MS_MAX = 5000;

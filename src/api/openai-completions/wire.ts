@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { asksNothing, sharedFields, UNSUPPORTED_ANYWHERE, type Unsupported } from '../fields.ts';
 
 /** Prompts in one call. */
-export const PROMPTS_MAX = 64;
+const PROMPTS_MAX = 64;
 /** OpenAI's default for this API. */
 export const DEFAULT_MAX_TOKENS = 16;
 const TOP_LOGPROBS_MAX = 20;

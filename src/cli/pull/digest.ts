@@ -1,14 +1,11 @@
-// SHA-256 of a file or of the first bytes of a file, streamed.
-import { createHash, type Hash } from 'node:crypto';
+// SHA-256 of a file, streamed.
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 
-export async function hashInto(hash: Hash, path: string): Promise<Hash> {
+export async function sha256File(path: string): Promise<string> {
+  const hash = createHash('sha256');
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) {
     hash.update(chunk as Uint8Array);
   }
-  return hash;
-}
-
-export async function sha256File(path: string): Promise<string> {
-  return (await hashInto(createHash('sha256'), path)).digest('hex');
+  return hash.digest('hex');
 }
