@@ -42,7 +42,9 @@ class World {
     }
     this.now += this.prng.below(400);
     const { status } = this.core;
-    expect(status.waiting).toBeLessThanOrEqual(Math.max(6, this.limits.queueMax));
+    expect(status.waiting).toBeLessThanOrEqual(
+      Math.max(6, this.limits.queueMax) + this.limits.slots,
+    );
     expect(status.stepsInFlight).toBeLessThanOrEqual(this.limits.stages + 1);
     expect(status.slots.used).toBeLessThanOrEqual(this.limits.slots);
   }
