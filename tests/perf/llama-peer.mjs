@@ -1,8 +1,6 @@
 // Runs llama.cpp (through node-llama-cpp's prebuilt CPU libraries) on the same file with the same
 // threads, as the comparator of the benchmarks. One JSON object a line on stdout.
 //   node llama-peer.mjs bench MODEL THREADS PROMPT DECODE RUNS
-//   node llama-peer.mjs perplexity MODEL TEXT WINDOW
-import { readFileSync } from 'node:fs';
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 
 const [mode, modelPath, ...rest] = process.argv.slice(2);
@@ -69,34 +67,6 @@ async function bench(threads, promptTokens, decodeTokens, runs) {
   }
 }
 
-/** llama.cpp's rule: whole windows, BOS first where the model adds it, second half counted but for its first token (its row is the first that counts). */
-async function perplexity(textFile, window) {
-  const { model, context } = await open(2, window);
-  const ids = model.tokenize(readFileSync(textFile, 'utf8'));
-  const bos = model.tokens.shouldPrependBosToken ? model.tokens.bos : null;
-  const sequence = context.getSequence();
-  let sum = 0;
-  let count = 0;
-  const windows = Math.floor(ids.length / window);
-  for (let w = 0; w < windows; w++) {
-    const part = ids.slice(w * window, (w + 1) * window);
-    if (bos !== null) part[0] = bos;
-    await sequence.clearHistory();
-    const half = window / 2;
-    const input = part.map((id, i) =>
-      i >= half && i < window - 1 ? [id, { generateNext: { probabilities: true } }] : id,
-    );
-    const out = await sequence.controlledEvaluate(input);
-    for (let i = half + 1; i < window; i++) {
-      const p = out[i - 1].next.probabilities.get(part[i]);
-      sum -= Math.log(p);
-      count++;
-    }
-  }
-  console.log(JSON.stringify({ perplexity: Math.exp(sum / count), tokens: count, windows }));
-}
-
-if (mode === 'bench') await bench(...rest.map(Number));
-else if (mode === 'perplexity') await perplexity(rest[0], Number(rest[1]));
-else throw new Error(`unknown mode ${mode}`);
+if (mode !== 'bench') throw new Error(`unknown mode ${mode}`);
+await bench(...rest.map(Number));
 process.exit(0);
