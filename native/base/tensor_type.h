@@ -1,5 +1,5 @@
 // The element types of GGUF tensors: id as stored in files, block geometry, name.
-// Source of ids and sizes: the GGUF type table (docs: spec models.md section 2).
+// Source of ids and sizes: the GGUF type table.
 #pragma once
 #include <cstddef>
 #include <cstdint>

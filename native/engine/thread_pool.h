@@ -2,7 +2,7 @@
 // calling thread and the workers, and returns when all are done.
 //
 // Pieces come from one counter, so no operation waits for the fixed share of a preempted thread;
-// which thread takes which piece never changes a result (engine.md section 1). Workers spin for a
+// which thread takes which piece never changes a result. Workers spin for a
 // bounded time between calls and then sleep; nothing is allocated after construction. Owner: the
 // executor thread alone calls run() and set_spin().
 #pragma once

@@ -1,8 +1,9 @@
 // The closed set of CPU kernels behind one dispatch table, filled once from the CPU's features.
 //
 // Free functions on pointers and sizes: no allocation, no threads, no I/O, no exceptions, no
-// globals. INVARIANCE (docs/decisions and design/engine.md section 1): for every function here all
-// instruction sets return the same bits, and a row's result depends on nothing but its own inputs:
+// globals. INVARIANCE (ARCHITECTURE.md, "Why the same text comes out again"): for every function
+// here all instruction sets return the same bits, and a row's result depends on nothing but its own
+// inputs:
 //   block weights (a8)  exact int32 sum over each 32-column block (integer sub-scales multiplied
 //   in),
 //                       then one f32 fma chain per output in ascending K; a minimum is a second fma

@@ -1,4 +1,4 @@
-// Dense decoders as lists. Per layer (models.md 4.1-4.3):
+// Dense decoders as lists. Per layer:
 //   x += Wo attention(rope(q), rope(k), v)      q, k, v of rms_norm(x)
 //   x += Wdown (silu(Wgate y) * Wup y)          y = rms_norm(x)
 // llama: adjacent-pair rope, rope_freqs allowed; qwen2: biases on q, k, v; qwen3: RMS norm of each

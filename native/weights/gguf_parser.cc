@@ -1,4 +1,4 @@
-// The reader of one part. Layout and limits: the GGUF v3 container (spec: models.md section 1).
+// The reader of one part. Layout and limits: the GGUF v3 container.
 #include "weights/gguf_parser.h"
 
 #include <algorithm>

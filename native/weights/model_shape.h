@@ -30,7 +30,7 @@ struct ModelShape {
 
 ModelShape read_model_shape(const GgufFile& file);
 // n_rot/2 angle factors: base^(-2i/n_rot) with scaling and rope_freqs.weight applied, and the
-// magnitude M that multiplies cos and sin (1 without YaRN). models.md 3.1.
+// magnitude M that multiplies cos and sin (1 without YaRN).
 struct RopeTable {
   std::vector<double> frequency;
   double magnitude;

@@ -1,4 +1,4 @@
-// RoPE frequencies (models.md 3.1): theta_i = base^(-2i/n_rot) / divisor_i, then the file's
+// RoPE frequencies: theta_i = base^(-2i/n_rot) / divisor_i, then the file's
 // scaling. Computed with exact_math, since all ranks must turn by the same bits.
 #include <cmath>
 #include <cstring>

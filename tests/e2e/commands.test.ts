@@ -1,4 +1,4 @@
-// The commands as a user runs them: forms that outside checks rely on (DESIGN of the command line), and
+// The commands as a user runs them: forms that outside checks rely on, and
 // errors that say what to do.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
