@@ -11,7 +11,9 @@
 #include "addon/async_task.h"
 #include "addon/js_values.h"
 #include "addon/registry.h"
+#include "base/clock.h"
 #include "comm/comm.h"
+#include "comm/fabric.h"
 #include "engine/engine.h"
 
 namespace coxswain::addon {
@@ -21,7 +23,11 @@ struct OutgoingGrpcFrame {
   int peer;
   std::vector<std::byte> bytes;
 };
-using Message = std::variant<engine::EngineEvent, OutgoingGrpcFrame>;
+// A stranger on the data port, shown out.
+struct Refusal {
+  std::string sentence;
+};
+using Message = std::variant<engine::EngineEvent, OutgoingGrpcFrame, Refusal>;
 
 // Both JavaScript listeners behind one thread-safe function.
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
@@ -66,8 +72,14 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
       on_frame_.Call({Napi::Number::New(env, frame->peer), bytes_of(env, frame->bytes)});
       return;
     }
-    const auto& event = std::get<engine::EngineEvent>(message);
     Napi::Object object = Napi::Object::New(env);
+    if (const auto* refusal = std::get_if<Refusal>(&message)) {
+      object.Set("kind", "refused");
+      object.Set("message", refusal->sentence);
+      on_event.Call({object});
+      return;
+    }
+    const auto& event = std::get<engine::EngineEvent>(message);
     const bool result = event.kind == engine::EngineEvent::Kind::kResult;
     object.Set("kind", result ? "result" : "failed");
     object.Set("epoch", static_cast<double>(event.epoch));
@@ -86,6 +98,22 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   bool stopped_ = false;  // JavaScript thread
   Napi::ThreadSafeFunction function_;
   Napi::FunctionReference on_frame_;
+};
+
+// At most one refusal a second reaches JavaScript: a flood of strangers must not fill its queue.
+// Listener thread only.
+class RefusalPause {
+ public:
+  bool over() {
+    const int64_t now = now_ns();
+    if (last_ns_ != 0 && now - last_ns_ < kPauseNs) return false;
+    last_ns_ = now;
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kPauseNs = 1'000'000'000;
+  int64_t last_ns_ = 0;
 };
 
 // What asynchronous tasks share with the JavaScript object; whoever lets go last destroys the
@@ -201,7 +229,10 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
           const std::lock_guard control(core->control);
           if (core->engine)
             throw EngineError("CONFIG_INVALID", "this engine has loaded a model already");
-          std::unique_ptr<comm::Fabric> fabric = comm::make_fabric(host);
+          std::unique_ptr<comm::Fabric> fabric = comm::make_socket_fabric(
+              host, [mailbox, quiet = RefusalPause()](const std::string& sentence) mutable {
+                if (quiet.over()) mailbox->post(Refusal{sentence});
+              });
           std::unique_ptr<engine::Engine> loaded = engine::Engine::load(
               options, [mailbox](engine::EngineEvent event) { mailbox->post(std::move(event)); });
           const std::lock_guard lock(core->load);

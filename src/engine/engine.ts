@@ -115,6 +115,8 @@ export interface RankEngine {
   /** Queues one step record. Never blocks; failures arrive as events. */
   submit(record: Uint8Array): void;
   onEvent(listener: (event: EngineEvent) => void): void;
+  /** A stranger on the data port was shown out; at most one sentence a second. */
+  onRefused(listener: (sentence: string) => void): void;
   /** Leaves every wait within 50 ms and drops queued steps; resolves when the executor is idle. */
   fence(): Promise<void>;
   progress(): Progress;

@@ -155,6 +155,9 @@ export class FakeEngine implements RankEngine {
     this.listener = listener;
   }
 
+  /** A simulated data plane has no port that a stranger could reach. */
+  onRefused(): void {}
+
   fence(): Promise<void> {
     this.leaveEpoch('fenced');
     return new Promise((resolve) => {

@@ -27,8 +27,13 @@ interface NativeObject {
   close(): Promise<void>;
 }
 
+interface Refusal {
+  readonly kind: 'refused';
+  readonly message: string;
+}
+
 type NativeConstructor = new (
-  onEvent: (event: EngineEvent) => void,
+  onEvent: (event: EngineEvent | Refusal) => void,
   onFrame: (peer: number, frame: Uint8Array) => void,
 ) => NativeObject;
 
@@ -36,13 +41,17 @@ export class NativeEngine implements RankEngine {
   readonly grpc: GrpcFrames;
   private readonly native: NativeObject;
   private eventListener: (event: EngineEvent) => void = () => {};
+  private refusalListener: (sentence: string) => void = () => {};
   private frameListener: (peer: number, frame: Uint8Array) => void = () => {};
 
   /** @throws CoxswainError ADDON_MISSING */
   constructor() {
     const Native = nativeExport<NativeConstructor>('NativeEngine');
     this.native = new Native(
-      (event) => this.eventListener(event),
+      (event) => {
+        if (event.kind === 'refused') this.refusalListener(event.message);
+        else this.eventListener(event);
+      },
       (peer, frame) => this.frameListener(peer, frame),
     );
     this.grpc = {
@@ -70,6 +79,10 @@ export class NativeEngine implements RankEngine {
 
   onEvent(listener: (event: EngineEvent) => void): void {
     this.eventListener = listener;
+  }
+
+  onRefused(listener: (sentence: string) => void): void {
+    this.refusalListener = listener;
   }
 
   fence(): Promise<void> {

@@ -260,6 +260,9 @@ export class RankRuntime {
     const engine = this.dependencies.createEngine();
     this.engine = engine;
     engine.onEvent((event) => this.step({ type: 'engine-event', event }));
+    engine.onRefused((reason) =>
+      this.dependencies.log.warn({ reason }, 'stranger refused on the data port'),
+    );
     const facts = await engine.load({
       path: modelPath,
       topology: assignment.topology,
