@@ -34,7 +34,13 @@ export async function modelFile(model: string, env: NodeJS.ProcessEnv): Promise<
   try {
     const pulled = await pull(
       { kind: 'entry', entry },
-      { directory: modelsDirectory(env), progress: progress.update, say, sha256: null },
+      {
+        directory: modelsDirectory(env),
+        progress: progress.update,
+        say,
+        sha256: null,
+        verify: false,
+      },
     );
     return pulled.path;
   } finally {

@@ -31,6 +31,7 @@ export const pullCommand: CommandModule<object, PullArguments> = {
         progress: progress.update,
         say,
         sha256: args.sha256?.toLowerCase() ?? null,
+        verify: true,
       });
       if (args.json) printJson(pulled);
       else

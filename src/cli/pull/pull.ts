@@ -16,6 +16,8 @@ export interface PullOptions {
   readonly say: (line: string) => void;
   /** Expected digest of a URL or path, when the user gave one. */
   readonly sha256: string | null;
+  /** Hash a catalogue file that is there already; a damaged one is fetched again. */
+  readonly verify: boolean;
 }
 
 export interface Pulled {
@@ -44,7 +46,8 @@ export async function pull(target: PullTarget, options: PullOptions): Promise<Pu
 
 async function pullEntry(entry: CatalogueEntry, options: PullOptions): Promise<Pulled> {
   const path = modelPath(options.directory, entry.file);
-  if (await hasItsSize(path, entry)) return { path, sha256: entry.sha256, present: true };
+  if (await isWhole(path, entry, options.verify))
+    return { path, sha256: entry.sha256, present: true };
   const failures: string[] = [];
   for (const source of entry.sources) {
     const part = `${path}.part`;
@@ -111,10 +114,11 @@ async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-/** By size alone: hashing 100 MB at every start would cost more than loading it; pull() renames whole files only. */
-async function hasItsSize(path: string, entry: CatalogueEntry): Promise<boolean> {
+/** By size alone unless asked: hashing 100 MB at every start would cost more than loading it. */
+async function isWhole(path: string, entry: CatalogueEntry, verify: boolean): Promise<boolean> {
   try {
-    return (await stat(path)).size === entry.bytes;
+    if ((await stat(path)).size !== entry.bytes) return false;
+    return !verify || (await sha256File(path)) === entry.sha256;
   } catch {
     return false;
   }

@@ -47,6 +47,7 @@ const options = (sha256: string | null) => ({
   progress: () => undefined,
   say: () => undefined,
   sha256,
+  verify: true,
 });
 
 describe('pull', () => {
@@ -93,6 +94,22 @@ describe('pull', () => {
       new RegExp(`${digest}.*${wanted}`),
     );
     expect(readdirSync(directory)).toEqual([]);
+  });
+
+  it('fetches a catalogue file of the right size but the wrong digest again', async () => {
+    const entry = {
+      name: 'test',
+      file: 'test.gguf',
+      bytes: payload.length,
+      sha256: digest,
+      about: '',
+      sources: [],
+    };
+    writeFileSync(join(directory, 'test.gguf'), Buffer.alloc(payload.length, 1));
+    // Without a source, having to fetch is a failure that says where the file should go.
+    await expect(pull({ kind: 'entry', entry }, options(null))).rejects.toThrow(/put the file at/);
+    writeFileSync(join(directory, 'test.gguf'), payload);
+    expect((await pull({ kind: 'entry', entry }, options(null))).present).toBe(true);
   });
 
   it('says which status a refusing server gave', async () => {
