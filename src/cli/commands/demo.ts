@@ -3,6 +3,7 @@
 // first, prints what each rank did, stops cleanly.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { CommandModule } from 'yargs';
 import { CoxswainError } from '../../base/errors.ts';
@@ -17,6 +18,8 @@ const PROGRAM = fileURLToPath(new URL('../main.js', import.meta.url));
 const READY_MS = 120_000;
 const ANSWER_MS = 120_000;
 const STOP_MS = 20_000;
+/** Ranks tell their counters every 2 s; the last ones must have arrived before they are shown. */
+const COUNTERS_MS = 2_500;
 const QUESTIONS = ['What is a coxswain? Answer in one sentence.', 'And what does a rower do?'];
 
 interface Turn {
@@ -184,6 +187,7 @@ interface ClusterBody {
 
 /** Every rank takes part in every step, so the rate of the cluster is the rate of each rank. */
 async function report(url: string, tokensPerSecond: number): Promise<void> {
+  await sleep(COUNTERS_MS);
   const response = await fetch(`${url}/v1/cluster`, { signal: AbortSignal.timeout(ANSWER_MS) });
   const { ranks, steps } = (await response.json()) as ClusterBody;
   const header = [
