@@ -33,8 +33,8 @@ export async function withCluster<T>(
 ): Promise<T> {
   const stop = new AbortController();
   const onSignal = () => stop.abort(new CoxswainError('REQUEST_CANCELLED', 'interrupted'));
-  // They stay on while it closes: wrappers pass a signal on that the terminal has sent already, and the
-  // second one must not cut the clean end short.
+  // They stay on until the process ends: wrappers pass a signal on that the terminal has sent already, and
+  // the second one must not cut the clean end short.
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   const log = createLog(start.logLevel);
   try {
@@ -47,8 +47,6 @@ export async function withCluster<T>(
   } catch (thrown) {
     // Whatever an interrupted start or request stumbled over, the interruption is what happened.
     throw stop.signal.aborted ? stop.signal.reason : thrown;
-  } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
 }
 

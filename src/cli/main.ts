@@ -17,7 +17,7 @@ import { rankCommand } from './commands/rank.ts';
 import { runCommand } from './commands/run.ts';
 import { tokenizeCommand } from './commands/tokenize.ts';
 import { upCommand } from './commands/up.ts';
-import { reportFailure, watchOutput } from './terminal.ts';
+import { endProgram, reportFailure, watchOutput } from './terminal.ts';
 import { VERSION } from './version.ts';
 
 const COLUMNS_MAX = 110;
@@ -61,3 +61,4 @@ try {
 } catch (thrown) {
   reportFailure(thrown);
 }
+endProgram();

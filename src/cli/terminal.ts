@@ -40,6 +40,14 @@ export function watchOutput(): void {
   });
 }
 
+/**
+ * Ends the program with the exit code that was set. Node on its own way out gives signals their default
+ * action back first: a second SIGTERM (a wrapper's, a supervisor's) would then turn a clean end into a kill.
+ */
+export function endProgram(): never {
+  process.exit(process.exitCode ?? 0);
+}
+
 /** Reads all of stdin; refuses more than `bytesMax` before holding it. */
 export async function readStdin(bytesMax: number): Promise<Buffer> {
   const chunks: Buffer[] = [];

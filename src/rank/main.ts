@@ -102,10 +102,9 @@ async function main(): Promise<void> {
     const { code, message } = toCoxswainError(thrown);
     log.error({ code, reason: message }, 'rank ends');
     process.exitCode = 1;
-  } finally {
-    // Stdin would keep the process alive.
-    process.stdin.destroy();
   }
+  // Stdin would keep the process alive; and a second SIGTERM while Node takes itself down would kill it.
+  process.exit();
 }
 
 const invokedAs = process.argv[1];
