@@ -141,9 +141,8 @@ struct Opened {
 };
 
 comm::TransportKind transport_of(Napi::Env env, const std::string& name) {
-  for (const comm::TransportKind kind :
-       {comm::TransportKind::kAuto, comm::TransportKind::kShm, comm::TransportKind::kTcp,
-        comm::TransportKind::kGrpc, comm::TransportKind::kFake}) {
+  for (const comm::TransportKind kind : {comm::TransportKind::kAuto, comm::TransportKind::kShm,
+                                         comm::TransportKind::kTcp, comm::TransportKind::kGrpc}) {
     if (name == comm::transport_name(kind)) return kind;
   }
   throw Napi::TypeError::New(env, "unknown transport " + name);

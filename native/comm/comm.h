@@ -41,8 +41,6 @@ class DataPlane {
   virtual void send(int peer, std::span<const std::byte> bytes, const Wait& wait) = 0;
   // Exactly bytes.size() bytes; another size is LINK_PROTOCOL.
   virtual void recv(int peer, std::span<std::byte> bytes, const Wait& wait) = 0;
-  // A frame of unknown size up to max_bytes (verdicts, candidates).
-  virtual std::vector<std::byte> recv_any(int peer, size_t max_bytes, const Wait& wait) = 0;
   // Counters since the epoch began, for /v1/cluster and `cox demo`.
   struct Counters {
     uint64_t collectives = 0, bytes_sent = 0, bytes_received = 0, wait_ns = 0;
@@ -50,7 +48,7 @@ class DataPlane {
   virtual Counters counters() const = 0;
 };
 
-enum class TransportKind { kAuto, kShm, kTcp, kGrpc, kFake };
+enum class TransportKind { kAuto, kShm, kTcp, kGrpc };
 const char* transport_name(TransportKind kind);
 
 // One peer of this rank in one epoch. Ranks that never talk (other stage, other tp index) have no
@@ -112,8 +110,6 @@ std::unique_ptr<DataPlane> open_grpc(const EpochSpec& spec, GrpcBridge& bridge,
                                      const std::atomic<bool>& fence,
                                      std::vector<LinkReport>* reports);
 
-// Test-only: `count` data planes in one process, joined by queues; faults by hooks.
-std::vector<std::unique_ptr<DataPlane>> make_fake_planes(int count, uint64_t epoch);
 // A data plane for one rank alone.
 std::unique_ptr<DataPlane> make_solo_plane(uint64_t epoch);
 

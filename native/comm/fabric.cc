@@ -93,9 +93,7 @@ std::unique_ptr<DataPlane> FabricOfSockets::open(const EpochSpec& spec,
       refuse("rank " + std::to_string(spec.rank) + " cannot have a link to rank " +
              std::to_string(peer) + ", or has it twice");
     }
-    if (links[i].transport == TransportKind::kGrpc || links[i].transport == TransportKind::kFake) {
-      refuse(std::string(transport_name(links[i].transport)) + " links are not opened by sockets");
-    }
+    if (links[i].transport == TransportKind::kGrpc) refuse("grpc links are not opened by sockets");
     if (peer > spec.rank) plan.dialers.push_back(peer);
   }
   listener_.open_door(std::move(plan));

@@ -33,8 +33,6 @@ const char* transport_name(TransportKind kind) {
       return "tcp";
     case TransportKind::kGrpc:
       return "grpc";
-    case TransportKind::kFake:
-      return "fake";
   }
   return "unknown";
 }

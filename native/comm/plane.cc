@@ -90,25 +90,6 @@ void LinkedPlane::recv(int peer, MutableBytes bytes, const Wait& wait) {
   });
 }
 
-std::vector<std::byte> LinkedPlane::recv_any(int peer, size_t max_bytes, const Wait& wait) {
-  std::vector<std::byte> bytes;
-  guarded(wait, [&] {
-    Channel& channel = channel_to(peer, wait);
-    ReceiveHeader header(channel, FrameKind::kMessage, 0, wait);
-    waiter_.run(header, wait);
-    if (channel.incoming().payload_bytes > max_bytes) {
-      refuse("rank " + std::to_string(peer) + " sent " +
-             std::to_string(channel.incoming().payload_bytes) + " bytes where rank " +
-             std::to_string(rank_) + " takes at most " + std::to_string(max_bytes) + " " +
-             describe_place(epoch_, wait));
-    }
-    bytes.resize(static_cast<size_t>(channel.incoming().payload_bytes));
-    ReceivePayload payload(channel, bytes);
-    waiter_.run(payload, wait);
-  });
-  return bytes;
-}
-
 DataPlane::Counters LinkedPlane::counters() const {
   Counters counters;
   counters.collectives = collectives_;

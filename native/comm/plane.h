@@ -24,7 +24,6 @@ class LinkedPlane final : public DataPlane {
   void all_reduce(std::span<const int> group, std::span<float> data, const Wait& wait) override;
   void send(int peer, Bytes bytes, const Wait& wait) override;
   void recv(int peer, MutableBytes bytes, const Wait& wait) override;
-  std::vector<std::byte> recv_any(int peer, size_t max_bytes, const Wait& wait) override;
   Counters counters() const override;
 
  private:

@@ -159,11 +159,7 @@ inline void messages_arrive_in_order(const MakePlanes& make) {
       // Rank 0 starts the circle, so that no two wait for each other with full buffers.
       if (plane.rank() == 0) plane.send(next, pattern(sizes[i], i), wait_ms(60'000));
       std::vector<std::byte> got(sizes[i]);
-      if (i % 2 == 0) {
-        plane.recv(previous, got, wait_ms(60'000));
-      } else {
-        got = plane.recv_any(previous, sizes[i] + 10, wait_ms(60'000));
-      }
+      plane.recv(previous, got, wait_ms(60'000));
       CHECK(got == pattern(sizes[i], i));
       if (plane.rank() != 0) plane.send(next, got, wait_ms(60'000));
     }
@@ -178,27 +174,24 @@ inline void small_messages_wait_until_taken(const MakePlanes& make) {
     for (unsigned i = 0; i < 50; ++i) plane.send(peer, pattern(100, i), wait_ms(60'000));
     // A large message passes although the peer's small ones still lie unread.
     if (plane.rank() == 0) plane.send(peer, pattern(9'000'000, 5), wait_ms(60'000));
-    for (unsigned i = 0; i < 50; ++i) {
-      CHECK(plane.recv_any(peer, 100, wait_ms(60'000)) == pattern(100, i));
-    }
-    if (plane.rank() == 1) {
-      CHECK(plane.recv_any(peer, 9'000'000, wait_ms(60'000)) == pattern(9'000'000, 5));
-    }
+    const auto take = [&](size_t bytes) {
+      std::vector<std::byte> got(bytes);
+      plane.recv(peer, got, wait_ms(60'000));
+      return got;
+    };
+    for (unsigned i = 0; i < 50; ++i) CHECK(take(100) == pattern(100, i));
+    if (plane.rank() == 1) CHECK(take(9'000'000) == pattern(9'000'000, 5));
   });
   CHECK(all_fine(failures));
 }
 
 inline void wrong_sizes_are_refused(const MakePlanes& make) {
-  for (const bool any : {false, true}) {
+  {
     Planes planes = make(2);
     const auto failures = run_ranks(planes, [&](DataPlane& plane) {
       if (plane.rank() == 0) return plane.send(1, pattern(100, 0), wait_ms(60'000));
       std::vector<std::byte> got(96);
-      if (any) {
-        got = plane.recv_any(0, 99, wait_ms(60'000));
-      } else {
-        plane.recv(0, got, wait_ms(60'000));
-      }
+      plane.recv(0, got, wait_ms(60'000));
     });
     CHECK(failures[0].empty());
     CHECK(expect_text(failures[1], begins(failures[1], "LINK_PROTOCOL: rank 0 sent 100 bytes")));

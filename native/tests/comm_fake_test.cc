@@ -1,9 +1,8 @@
 // The conformance suite over queues in one process, faults of the packet layer, and the plane of a
 // rank alone.
-#include "comm/fake.h"
-
 #include "comm/frame.h"
 #include "tests/comm_conformance.h"
+#include "tests/fake_planes.h"
 
 using namespace coxswain;
 using namespace coxswain::comm;

@@ -112,9 +112,6 @@ class HangingUp final : public DataPlane {
   void recv(int peer, std::span<std::byte> bytes, const Wait& wait) override {
     plane_->recv(peer, bytes, wait);
   }
-  std::vector<std::byte> recv_any(int peer, size_t max_bytes, const Wait& wait) override {
-    return plane_->recv_any(peer, max_bytes, wait);
-  }
   Counters counters() const override { return plane_->counters(); }
 
  private:

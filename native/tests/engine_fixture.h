@@ -13,6 +13,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "fake_planes.h"
 #include "tiny_model.h"
 #include "weights/gguf.h"
 

@@ -1,18 +1,29 @@
-// Queues of packets between planes of one process; a hook decides the fate of each packet on the
-// sender's thread.
-#include "comm/fake.h"
-
+// Planes in one process, joined by queues of packets, with faults on demand: a hook decides the
+// fate of each packet on the sender's thread. The packets, headers and limits are those of the grpc
+// transport.
+#pragma once
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
+#include "comm/comm.h"
 #include "comm/packet_link.h"
 #include "comm/plane.h"
 
 namespace coxswain::comm {
-namespace {
+
+struct FakeVerdict {
+  enum class Kind { kPass, kDrop, kDuplicate, kClose };
+  Kind kind = Kind::kPass;
+  int64_t delay_ns = 0;  // the receiver sees the packet, and all behind it, that much later
+};
+// Asked for every packet, on the sender's thread; may alter the bytes (64 of them are the
+// envelope).
+using FakeFaults = std::function<FakeVerdict(int from, int to, std::vector<std::byte>& packet)>;
 
 // Inboxes of all ordered pairs, shared by all planes so that they may be destroyed in any order.
-struct Switchboard {
+struct FakeSwitchboard {
   int count;
   FakeFaults faults;
   std::vector<std::shared_ptr<PacketInbox>> inboxes;
@@ -60,11 +71,10 @@ class FakeLink final : public Link {
   int self_;
 };
 
-}  // namespace
-
-std::vector<std::unique_ptr<DataPlane>> make_fake_planes_with_faults(int count, uint64_t epoch,
-                                                                     FakeFaults faults) {
-  auto board = std::make_shared<Switchboard>();
+inline std::vector<std::unique_ptr<DataPlane>> make_fake_planes_with_faults(int count,
+                                                                            uint64_t epoch,
+                                                                            FakeFaults faults) {
+  auto board = std::make_shared<FakeSwitchboard>();
   board->count = count;
   board->faults = std::move(faults);
   for (int i = 0; i < count * count; ++i) {
@@ -90,7 +100,7 @@ std::vector<std::unique_ptr<DataPlane>> make_fake_planes_with_faults(int count, 
   return planes;
 }
 
-std::vector<std::unique_ptr<DataPlane>> make_fake_planes(int count, uint64_t epoch) {
+inline std::vector<std::unique_ptr<DataPlane>> make_fake_planes(int count, uint64_t epoch) {
   return make_fake_planes_with_faults(count, epoch, nullptr);
 }
 
