@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/result_writer.h"
 
@@ -94,11 +95,13 @@ void HeadRunner::run(const HeadStep& step, std::vector<OutputVerdict>& verdicts,
                 summaries_[index]);
     });
     computed += rows;
+    comm::Wait wait = step.wait;
+    wait.deadline_ns = now_ns() + step.patience_ns;
     if (!leads()) {
-      send_window(step, mine);
+      send_window(step, wait, mine);
       continue;
     }
-    receive_window(step);
+    receive_window(step, wait);
     for (size_t index = 0; index < window_.size(); ++index) {
       report_skipped();
       ++reported;
@@ -134,7 +137,7 @@ size_t HeadRunner::frame_bytes(const Slice& slice) const {
   return bytes;
 }
 
-void HeadRunner::send_window(const HeadStep& step, Slice& mine) {
+void HeadRunner::send_window(const HeadStep& step, const comm::Wait& wait, Slice& mine) {
   std::vector<std::byte>& frame = mine.frame;
   frame.clear();
   append(frame, &step.digest, sizeof(step.digest));
@@ -153,15 +156,15 @@ void HeadRunner::send_window(const HeadStep& step, Slice& mine) {
       append(frame, summary.best.data(), count * sizeof(Candidate));
     }
   }
-  step.plane.send(leader_, frame, step.wait);
+  step.plane.send(leader_, frame, wait);
 }
 
-void HeadRunner::receive_window(const HeadStep& step) {
+void HeadRunner::receive_window(const HeadStep& step, const comm::Wait& wait) {
   for (size_t i = 0; i < slices_.size(); ++i) {
     if (i == mine_) continue;
     Slice& slice = slices_[i];
     slice.frame.resize(frame_bytes(slice));
-    step.plane.recv(slice.rank, slice.frame, step.wait);
+    step.plane.recv(slice.rank, slice.frame, wait);
     uint64_t digest = 0;
     std::memcpy(&digest, slice.frame.data(), sizeof(digest));
     if (digest != step.digest) {

@@ -32,8 +32,9 @@ struct HeadStep {
   const std::vector<PlannedOutput>& outputs;
   const Slots& slots;
   comm::DataPlane& plane;
-  comm::Wait wait;
-  uint64_t digest;  // of this rank
+  comm::Wait wait;      // its deadline is set anew for every window
+  int64_t patience_ns;  // of one window
+  uint64_t digest;      // of this rank
 };
 
 class HeadRunner {
@@ -66,8 +67,8 @@ class HeadRunner {
   void summarise(const Slice& slice, const Need& need, const PlannedOutput& output,
                  const float* logits, Summary& summary) const;
   size_t frame_bytes(const Slice& slice) const;
-  void send_window(const HeadStep& step, Slice& mine);
-  void receive_window(const HeadStep& step);
+  void send_window(const HeadStep& step, const comm::Wait& wait, Slice& mine);
+  void receive_window(const HeadStep& step, const comm::Wait& wait);
   // Reads one output's part of a frame; returns the bytes after it.
   const std::byte* read_part(const std::byte* at, const Slice& slice, const Need& need,
                              Summary& part, float* whole) const;

@@ -146,8 +146,9 @@ void StepExecutor::run_outputs(const StepRecord& record, uint64_t record_digest,
   running_digest_ = digest.value();
   if (record.outputs.empty()) return;
 
-  const HeadStep step{record,         batch_, outputs_, slots_, *plane_, wait_for("head", fence),
-                      running_digest_};
+  const HeadStep step{record,        batch_,         outputs_,
+                      slots_,        *plane_,        wait_for("head", fence),
+                      patience_ns(), running_digest_};
   if (head_->leads()) {
     std::vector<OutputVerdict>& verdict = verdicts_.open(record.step);
     head_->run(step, verdict, result);

@@ -230,6 +230,38 @@ void a_silent_peer_is_named() {
   CHECK(event.message.find("attention") != std::string::npos);
 }
 
+// Every head frame of rank 1 comes 1.2 s after the one before it: more than the least patience of
+// 2 s in all, and each in time.
+void every_window_of_a_head_has_its_own_deadline() {
+  const ModelFile file(TinyModel{});
+  TestCluster cluster(file.path(), topology_of({1, 1}, 1), 1);
+  int windows = 0;
+  cluster.begin_epoch(1, comm::make_fake_planes_with_faults(
+                             2, 1, [&windows](int from, int, std::vector<std::byte>& packet) {
+                               comm::FrameHeader envelope;
+                               comm::FrameHeader frame;
+                               std::memcpy(&envelope, packet.data(), sizeof envelope);
+                               if (from != 1 || envelope.kind != comm::FrameKind::kPacket) {
+                                 return comm::FakeVerdict{};
+                               }
+                               std::memcpy(&frame, packet.data() + sizeof envelope, sizeof frame);
+                               const bool head =
+                                   frame.kind == comm::FrameKind::kMessage && frame.step == 2;
+                               comm::FakeVerdict verdict;
+                               if (head) verdict.delay_ns = int64_t{1'200'000'000} * ++windows;
+                               return verdict;
+                             }));
+  cluster.submit(RecordBuilder(1, 1).create(0, {0}).run(0, 0, {1}).output(0, 3));
+  CHECK(is_result(cluster.wait(0, 1)));
+  RecordBuilder large(1, 2);
+  large.run(0, 1, std::vector<uint32_t>(64, 1));
+  for (uint32_t row = 0; row < 64; ++row) large.output(row, 3);
+  cluster.submit(large);
+  const EngineEvent event = cluster.wait(0, 2);
+  if (!CHECK(is_result(event))) std::fprintf(stderr, "%s\n", event.message.c_str());
+  CHECK(windows == 2);
+}
+
 void ranks_that_differ_are_found_out() {
   const ModelFile file(TinyModel{});
   TestCluster cluster(file.path(), topology_of({1, 1}, 1), 1);
@@ -254,6 +286,7 @@ int main() {
   survives_more_steps_than_it_queues();
   a_fence_ends_every_wait();
   a_silent_peer_is_named();
+  every_window_of_a_head_has_its_own_deadline();
   ranks_that_differ_are_found_out();
   return finish("engine_steps_test");
 }
