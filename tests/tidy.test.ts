@@ -54,7 +54,8 @@ const MAY_INCLUDE: Readonly<Record<string, readonly string[]>> = {
   comm: ['base'],
   models: ['base', 'kernels', 'weights', 'comm'],
   engine: ['base', 'kernels', 'weights', 'comm', 'models'],
-  addon: ['base', 'kernels', 'weights', 'comm', 'models', 'engine'],
+  limits: ['base'],
+  addon: ['base', 'kernels', 'weights', 'comm', 'models', 'engine', 'limits'],
 };
 
 function importsOf(path: string): string[] {

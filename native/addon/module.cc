@@ -10,6 +10,7 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   coxswain::addon::register_inspect(env, exports);
   coxswain::addon::register_engine(env, exports);
   coxswain::addon::register_host(env, exports);
+  coxswain::addon::register_limits(env, exports);
   return exports;
 }
 

@@ -7,5 +7,6 @@ namespace coxswain::addon {
 void register_inspect(Napi::Env env, Napi::Object exports);  // inspect.cc
 void register_engine(Napi::Env env, Napi::Object exports);   // engine.cc
 void register_host(Napi::Env env, Napi::Object exports);     // host.cc
+void register_limits(Napi::Env env, Napi::Object exports);   // limits.cc
 
 }  // namespace coxswain::addon

@@ -195,3 +195,25 @@ export function hostKernels(): HostKernels {
     throw toCoxswainError(error);
   }
 }
+
+/** Operations a second (two: a multiplication and an addition), and the instruction that reached them. */
+export interface ArithmeticPeak {
+  readonly opsPerSecond: number;
+  readonly instruction: string;
+}
+
+/** What this machine can do at most with that many threads. null: it has no such instruction. */
+export interface MachineLimits {
+  readonly threads: number;
+  readonly readBytesPerSecond: number;
+  readonly int8: ArithmeticPeak | null;
+  readonly bf16: ArithmeticPeak | null;
+  readonly f32: ArithmeticPeak | null;
+}
+
+/** Keeps `threads` cores busy for about two seconds. MEMORY_EXHAUSTED, ADDON_MISSING. */
+export function measureLimits(threads: number): Promise<MachineLimits> {
+  return translated(() =>
+    nativeExport<(threads: number) => Promise<MachineLimits>>('measureLimits')(threads),
+  );
+}

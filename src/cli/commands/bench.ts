@@ -1,9 +1,19 @@
-// cox bench: prefill and decode rates of a model on a topology, through the whole cluster but HTTP.
+// cox bench: prefill and decode rates of a model on a topology, through the whole cluster but HTTP, each
+// beside the limit of this machine that applies to it.
+import { cpus } from 'node:os';
 import type { CommandModule } from 'yargs';
+import {
+  type ArithmeticPeak,
+  inspectModel,
+  type MachineLimits,
+  measureLimits,
+  type Plan,
+} from '../../base/addon.ts';
 import { CoxswainError } from '../../base/errors.ts';
 import { createPrng, type Prng } from '../../base/prng.ts';
 import { type Cluster, withCluster } from '../cluster.ts';
 import { withCodec } from '../codec.ts';
+import { decodeShare, type MachineShare, prefillShare } from '../machine-share.ts';
 import { addSettings, type Flags, modelOf, readSettings, TOPOLOGY } from '../settings.ts';
 import { table } from '../table.ts';
 import { print, printJson } from '../terminal.ts';
@@ -13,6 +23,8 @@ interface Shape {
   readonly decode: number;
   readonly streams: number;
   readonly runs: number;
+  /** Tokens of context that decode starts after. One: an empty context, as in llama.cpp's own benchmark. */
+  readonly depth: number;
 }
 
 interface Rates {
@@ -21,9 +33,25 @@ interface Rates {
   readonly max: number;
 }
 
+/** What the cluster measured, before the machine's limits are known. */
+interface Row {
+  readonly test: 'prefill' | 'decode';
+  readonly tokens: number;
+  readonly streams: number;
+  readonly threads: number;
+  readonly topology: string;
+  readonly tokens_per_second: Rates;
+  readonly step_overhead_us_p50: number | null;
+}
+
+interface Measured {
+  readonly rows: readonly Row[];
+  readonly plan: Plan;
+  /** Of all ranks. */
+  readonly threads: number;
+}
+
 const COUNT_MAX = 1_000_000;
-/** Decode starts after this many tokens: an empty context, as in llama.cpp's own benchmark. */
-const SEED_TOKENS = 1;
 
 export const benchCommand: CommandModule<object, Flags> = {
   command: 'bench [model]',
@@ -42,10 +70,20 @@ export const benchCommand: CommandModule<object, Flags> = {
         describe: 'Tokens of decode (0: no decode test)',
       })
       .option('streams', { type: 'number', default: 1, describe: 'Sessions at once' })
+      .option('depth', {
+        type: 'number',
+        default: 1,
+        describe: 'Tokens of context before decode',
+      })
       .option('runs', {
         type: 'number',
         default: 5,
         describe: 'Runs counted, after one that is not',
+      })
+      .option('limits', {
+        type: 'boolean',
+        default: true,
+        describe: "Measure the machine's limits too (two seconds)",
       })
       .option('json', { type: 'boolean', default: false, describe: 'Result as JSON' }) as never,
   handler: async (flags) => {
@@ -55,12 +93,13 @@ export const benchCommand: CommandModule<object, Flags> = {
       decode: count(flags, 'n'),
       streams: count(flags, 'streams'),
       runs: count(flags, 'runs'),
+      depth: count(flags, 'depth'),
     };
-    if (shape.streams < 1 || shape.runs < 1)
-      throw new CoxswainError('USAGE_INVALID', '--streams and --runs must be at least 1');
+    if (shape.streams < 1 || shape.runs < 1 || shape.depth < 1)
+      throw new CoxswainError('USAGE_INVALID', '--streams, --runs and --depth must be at least 1');
     const model = await modelOf(flags, config);
     const vocab = await withCodec(model, (codec) => codec.vocabSize);
-    const results = await withCluster(
+    const measured = await withCluster(
       {
         flags: { ...flags, model },
         config: { ...config, slots: shape.streams },
@@ -70,21 +109,64 @@ export const benchCommand: CommandModule<object, Flags> = {
       },
       (cluster, signal) => new Bench(cluster, { shape, vocab, signal }).run(),
     );
-    if (flags['json'] === true) printJson(results);
-    else
-      print(
-        table([
-          ['test', 'tokens', 'streams', 'tok/s min', 'median', 'max'],
-          ...results.map((row) => [
-            row.test,
-            row.tokens,
-            row.streams,
-            ...Object.values(row.tokens_per_second).map((rate) => rate.toFixed(1)),
-          ]),
-        ]),
+    // The ranks have ended: their cores are free.
+    const limits =
+      flags['limits'] === false
+        ? null
+        : await measureLimits(Math.min(measured.threads, cpus().length));
+    const shares = limits === null ? [] : await sharesOf(model, { measured, shape, limits });
+    if (flags['json'] === true) {
+      printJson(
+        measured.rows.map((row, index) => ({
+          ...row,
+          ...(limits === null ? {} : { machine: shares[index], limits }),
+        })),
       );
+      return;
+    }
+    print(table([HEADING, ...measured.rows.map((row, index) => cells(row, shares[index]))]));
+    if (limits !== null) print(`\n${describeLimits(limits)}`);
   },
 };
+
+const HEADING = ['test', 'tokens', 'streams', 'tok/s min', 'median', 'max', 'of the machine'];
+
+function cells(row: Row, share: MachineShare | null | undefined): (string | number)[] {
+  const rates = Object.values(row.tokens_per_second).map((rate) => rate.toFixed(1));
+  const of = share ? `${(100 * share.share).toFixed(0)} % of ${share.limit}` : '';
+  return [row.test, row.tokens, row.streams, ...rates, of];
+}
+
+interface Shared {
+  readonly measured: Measured;
+  readonly shape: Shape;
+  readonly limits: MachineLimits;
+}
+
+async function sharesOf(path: string, shared: Shared): Promise<(MachineShare | null)[]> {
+  const { measured, shape, limits } = shared;
+  const model = await inspectModel(path);
+  const kvPerToken = measured.plan.ranks.reduce((sum, rank) => sum + rank.kv_bytes_per_token, 0);
+  return measured.rows.map((row) => {
+    const rate = { tokensPerSecond: row.tokens_per_second.median, streams: shape.streams };
+    if (row.test === 'prefill') return prefillShare(model, limits, rate);
+    const kvBytes = kvPerToken * (shape.depth + shape.decode / 2);
+    return decodeShare(model, limits, { ...rate, kvBytes });
+  });
+}
+
+function describeLimits(limits: MachineLimits): string {
+  const peak = (name: string, value: ArithmeticPeak | null) =>
+    value === null
+      ? `no ${name}`
+      : `${name} ${(value.opsPerSecond / 1e9).toFixed(0)} G/s (${value.instruction})`;
+  const arithmetic = [
+    peak('int8', limits.int8),
+    peak('bf16', limits.bf16),
+    peak('f32', limits.f32),
+  ].join(', ');
+  return `This machine with ${limits.threads} threads: reads ${(limits.readBytesPerSecond / 1e9).toFixed(1)} GB/s; operations: ${arithmetic}`;
+}
 
 interface BenchOptions {
   readonly shape: Shape;
@@ -102,7 +184,7 @@ class Bench {
     this.options = options;
   }
 
-  async run() {
+  async run(): Promise<Measured> {
     const { prefill, decode, streams } = this.options.shape;
     const { plan } = this.cluster;
     const threads = this.cluster.describe().ranks.map((rank) => rank.threads);
@@ -111,7 +193,7 @@ class Bench {
       threads: Math.max(...threads),
       topology: `tp${plan.tp} pp${plan.pp}`,
     };
-    const rows = [];
+    const rows: Omit<Row, 'step_overhead_us_p50'>[] = [];
     if (prefill > 0) {
       rows.push({
         test: 'prefill',
@@ -129,10 +211,12 @@ class Bench {
       });
     }
     const overheads = this.cluster.stepOverheadsUs().toSorted((a, b) => a - b);
-    return rows.map((row) => ({
-      ...row,
-      step_overhead_us_p50: overheads[overheads.length >> 1] ?? null,
-    }));
+    const step_overhead_us_p50 = overheads[overheads.length >> 1] ?? null;
+    return {
+      rows: rows.map((row) => ({ ...row, step_overhead_us_p50 })),
+      plan,
+      threads: threads.reduce((sum, value) => sum + value, 0),
+    };
   }
 
   /** Tokens a second of all streams together, of RUNS runs after a warm-up. */
@@ -154,9 +238,9 @@ class Bench {
 
   /** From the first token of the last stream that got one to the end. */
   private async decode(): Promise<number> {
-    const { decode, streams } = this.options.shape;
+    const { decode, depth, streams } = this.options.shape;
     const firsts = await Promise.all(
-      Array.from({ length: streams }, () => this.generate(this.prompt(SEED_TOKENS), decode + 1)),
+      Array.from({ length: streams }, () => this.generate(this.prompt(depth), decode + 1)),
     );
     return perSecond(decode * streams, performance.now() - Math.max(...firsts));
   }
