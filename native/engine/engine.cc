@@ -23,7 +23,7 @@
 namespace coxswain::engine {
 namespace {
 
-constexpr size_t kQueueMax = 64;
+constexpr size_t kQueueMax = weights::kStagesMax + 1;  // the steps in flight
 constexpr int64_t kSpinBetweenSteps = 50'000;
 
 uint64_t resident_bytes() {

@@ -19,9 +19,10 @@ std::string name_of(uint32_t slot) { return "slot " + std::to_string(slot); }
 
 Slots::Slots(const SlotLimits& limits)
     : limits_(limits),
+      blocks_max_(static_cast<size_t>(limits.context / kBlock + 1)),
       slots_(static_cast<size_t>(limits.slots)),
       holders_(static_cast<size_t>(limits.blocks), 0) {
-  for (Slot& slot : slots_) slot.blocks.reserve(static_cast<size_t>(limits.context / kBlock + 1));
+  for (Slot& slot : slots_) slot.blocks.reserve(blocks_max_);
 }
 
 void Slots::clear() {
@@ -85,6 +86,7 @@ void Slots::create(const CreateSlot& op) {
     invalid("create: " + std::to_string(op.blocks.size()) + " blocks do not hold " +
             std::to_string(op.length) + " tokens of " + name_of(op.slot));
   }
+  check_table(slot, op.slot, op.blocks.size(), "create");
   slot.live = true;
   slot.tokens.reserve(op.blocks.size() * kBlock);
   slot.tokens.assign(op.tokens.begin(), op.tokens.end());
@@ -93,6 +95,7 @@ void Slots::create(const CreateSlot& op) {
 
 void Slots::append(const AppendBlocks& op) {
   Slot& slot = find(op.slot, "append");
+  check_table(slot, op.slot, op.blocks.size(), "append");
   for (const uint32_t block : op.blocks) hold(slot, block);
   slot.tokens.reserve(slot.blocks.size() * kBlock);
 }
@@ -143,6 +146,12 @@ void Slots::append_token(uint32_t index, int64_t position, uint32_t token) {
             " is shared; it must be copied before it is written");
   }
   slot.tokens.push_back(token);
+}
+
+void Slots::check_table(const Slot& slot, uint32_t index, size_t count, const char* what) const {
+  if (count <= blocks_max_ - slot.blocks.size()) return;
+  invalid(std::string(what) + ": " + std::to_string(slot.blocks.size() + count) + " blocks of " +
+          name_of(index) + " exceed the " + std::to_string(blocks_max_) + " of a whole context");
 }
 
 void Slots::hold(Slot& slot, uint32_t block) {

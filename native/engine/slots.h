@@ -44,6 +44,8 @@ class Slots {
 
  private:
   Slot& find(uint32_t slot, const char* what);
+  // Before `count` more blocks are held.
+  void check_table(const Slot& slot, uint32_t index, size_t count, const char* what) const;
   void hold(Slot& slot, uint32_t block);
   void release_from(Slot& slot, size_t keep);
   void create(const CreateSlot& op);
@@ -52,6 +54,7 @@ class Slots {
   void check_copy(const CopyBlock& op) const;
 
   SlotLimits limits_;
+  size_t blocks_max_;  // of one slot
   std::vector<Slot> slots_;
   std::vector<uint32_t> holders_;  // per block
 };

@@ -11,6 +11,9 @@ namespace coxswain::engine {
 namespace {
 
 constexpr int64_t kManyRows = 16;
+// Verdicts that lie untaken on the link from the leader: they must fit into the smallest buffer of
+// any transport, or the leader would wait for room and this rank for its next record.
+constexpr size_t kVerdictBytesMax = 64 * 1024;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kPatienceMin = 2000 * kMillisecond;
 // Before anything is measured: weights may still have to come from the disk.
@@ -132,7 +135,10 @@ void StepExecutor::run_outputs(const StepRecord& record, uint64_t record_digest,
                                const std::atomic<bool>& fence, ResultWriter& result) {
   const bool tokens = wants_tokens(record);
   if (head_ == nullptr) {
-    if (tokens) verdicts_.expect(record.step, record.outputs.size());
+    if (!tokens) return;
+    verdicts_.expect(record.step, record.outputs.size());
+    while (verdicts_.waiting_bytes() > kVerdictBytesMax)
+      receive_verdict(wait_for("verdict", fence));
     return;
   }
   // Steps without outputs leave their digest to the next step that has some.

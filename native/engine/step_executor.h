@@ -72,7 +72,8 @@ class StepExecutor {
   uint64_t step_ = 0;
   // Nanoseconds a row, of steps with few and with many rows; 0: not measured yet.
   std::array<int64_t, 2> row_ns_{};
-  std::array<int64_t, 16> recent_ns_{};  // predictions of the last steps (those in flight)
+  std::array<int64_t, 128> recent_ns_{};  // predictions of the last steps (those in flight)
+  static_assert(weights::kStagesMax + 2 <= 128);
   bool measured_ = false;
 };
 

@@ -1,5 +1,7 @@
 #include "engine/thread_pool.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/spin.h"
@@ -33,9 +35,16 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run_erased(int64_t pieces, Invoke call, const void* task) {
-  COX_CHECK(pieces <= kPiecesMax, "an operation is cut into too many pieces");
   invoke_ = call;
   task_ = task;
+  // More pieces than a ticket counts are done in batches.
+  for (int64_t first = 0; first < pieces; first += kPiecesMax) {
+    run_batch(first, std::min(kPiecesMax, pieces - first));
+  }
+}
+
+void ThreadPool::run_batch(int64_t first, int64_t pieces) {
+  first_ = first;
   done_.store(0, std::memory_order_relaxed);
   const uint64_t generation =
       (generation_of(ticket_.load(std::memory_order_relaxed)) + 1) & 0xffffff;
@@ -62,7 +71,7 @@ bool ThreadPool::take_pieces(int thread) {
     if (next_of(mine) >= pieces_of(mine)) return any;
     // The job cannot end before this piece is counted as done, so its fields are stable here.
     const uint32_t pieces = static_cast<uint32_t>(pieces_of(mine));
-    invoke_(task_, static_cast<int64_t>(next_of(mine)), thread);
+    invoke_(task_, first_ + static_cast<int64_t>(next_of(mine)), thread);
     any = true;
     const uint32_t done = done_.fetch_add(1, std::memory_order_acq_rel) + 1;
     if (done == pieces && thread != 0) done_.notify_one();

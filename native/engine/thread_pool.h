@@ -43,6 +43,7 @@ class ThreadPool {
     (*static_cast<const Task*>(task))(piece, thread);
   }
   void run_erased(int64_t pieces, Invoke invoke, const void* task);
+  void run_batch(int64_t first, int64_t pieces);
   void work(int thread);
   // Takes pieces of the current job until none is left; true when it took any.
   bool take_pieces(int thread);
@@ -55,6 +56,7 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   Invoke invoke_ = nullptr;
   const void* task_ = nullptr;
+  int64_t first_ = 0;  // piece that the ticket's piece 0 is
   std::atomic<int64_t> spin_ns_;
   std::vector<std::thread> workers_;
 };

@@ -6,12 +6,23 @@
 #include <string>
 
 #include "base/error.h"
+#include "comm/frame.h"
 
 namespace coxswain::engine {
+namespace {
+
+// Header and padding included (comm/frame.h).
+size_t link_bytes(size_t outputs) {
+  const size_t payload = Verdicts::frame_bytes(outputs);
+  return sizeof(comm::FrameHeader) + payload + comm::frame_padding(payload);
+}
+
+}  // namespace
 
 void Verdicts::clear(uint64_t first_step) {
   for (Entry& entry : entries_) entry.step = UINT64_MAX;
   waiting_begin_ = waiting_end_ = 0;
+  waiting_bytes_ = 0;
   next_ = first_step;
 }
 
@@ -31,6 +42,7 @@ const std::vector<OutputVerdict>* Verdicts::find(uint64_t step) const {
 void Verdicts::expect(uint64_t step, size_t outputs) {
   COX_CHECK(waiting_end_ - waiting_begin_ < kKept, "verdicts are taken before they pile up");
   waiting_[waiting_end_++ % kKept] = {step, outputs};
+  waiting_bytes_ += link_bytes(outputs);
   next_ = step + 1;
 }
 
@@ -47,6 +59,7 @@ void Verdicts::accept(std::span<const std::byte> frame) {
                                            std::to_string(expected.step) + " was due");
   }
   ++waiting_begin_;
+  waiting_bytes_ -= link_bytes(expected.outputs);
   Entry& entry = entries_[step % kKept];
   entry.step = step;
   entry.outputs.resize(count);

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "weights/plan.h"
+
 namespace coxswain::engine {
 
 enum class Finish : uint8_t { kNo = 0, kStop = 1, kLength = 2 };
@@ -37,6 +39,8 @@ class Verdicts {
   bool waiting() const { return waiting_begin_ != waiting_end_; }
   uint64_t oldest_waiting() const { return waiting_[waiting_begin_ % kKept].step; }
   size_t oldest_bytes() const { return frame_bytes(waiting_[waiting_begin_ % kKept].outputs); }
+  // What their frames take on the link from the leader.
+  size_t waiting_bytes() const { return waiting_bytes_; }
   bool is_waiting_for(uint64_t step) const {
     return waiting() && step >= oldest_waiting() && step < next_;
   }
@@ -49,6 +53,7 @@ class Verdicts {
 
  private:
   static constexpr size_t kKept = 128;
+  static_assert(kKept >= weights::kStagesMax + 3, "verdicts of the steps in flight are kept");
   struct Waiting {
     uint64_t step;
     size_t outputs;
@@ -60,6 +65,7 @@ class Verdicts {
   std::array<Entry, kKept> entries_;
   std::array<Waiting, kKept> waiting_{};
   size_t waiting_begin_ = 0, waiting_end_ = 0;
+  size_t waiting_bytes_ = 0;
   uint64_t next_ = 0;
 };
 

@@ -154,7 +154,8 @@ class ModelFile {
 // Engines of all ranks of a topology and the events they sent.
 class TestCluster {
  public:
-  TestCluster(const std::string& path, const weights::Topology& topology, int threads) {
+  TestCluster(const std::string& path, const weights::Topology& topology, int threads,
+              int64_t rows_max = 64) {
     const int ranks = static_cast<int>(topology.split.size()) * topology.pp;
     for (int rank = 0; rank < ranks; ++rank) {
       engine::EngineOptions options;
@@ -164,7 +165,7 @@ class TestCluster {
       options.threads = threads;
       options.kv_blocks = 8;
       options.slots_max = 4;
-      options.step_rows_max = 64;
+      options.step_rows_max = rows_max;
       options.share_cores = true;
       engines_.push_back(engine::Engine::load(options, [this, rank](engine::EngineEvent event) {
         const std::lock_guard lock(mutex_);

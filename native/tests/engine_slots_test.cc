@@ -81,6 +81,10 @@ void refuses_what_does_not_exist() {
   CHECK(refused("context", [&] {
     slots.apply(CreateSlot{1, 1001, {2, 3, 4, 5}, std::vector<uint32_t>(1001, 1)});
   }));
+  CHECK(refused("5 blocks of slot 1 exceed the 4",
+                [&] { slots.apply(CreateSlot{1, 0, {2, 3, 4, 5, 6}, {}}); }));
+  CHECK(refused("5 blocks of slot 0 exceed the 4",
+                [&] { slots.apply(AppendBlocks{0, {2, 3, 4, 5}}); }));
   CHECK(refused("has 0 tokens", [&] { slots.apply(TruncateSlot{0, 1, 1}); }));
   CHECK(refused("blocks for", [&] { slots.apply(TruncateSlot{0, 0, 2}); }));
   CHECK(refused("257 rows", [&] { slots.apply(CopyBlock{1, 2, 257}); }));

@@ -1,6 +1,7 @@
 // The pool does every piece of every job exactly once, however jobs follow each other.
 #include "engine/thread_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 
@@ -48,6 +49,15 @@ void goes_on_when_a_worker_is_slow() {
   CHECK(done == 8);
 }
 
+// More pieces than one ticket has room for.
+void does_millions_of_pieces_once() {
+  ThreadPool pool(3, 20'000);
+  constexpr int64_t kPieces = 2'500'000;
+  std::vector<uint8_t> done(kPieces, 0);
+  pool.run(kPieces, [&](int64_t piece, int) { done[static_cast<size_t>(piece)] += 1; });
+  CHECK(std::all_of(done.begin(), done.end(), [](uint8_t count) { return count == 1; }));
+}
+
 }  // namespace
 
 int main() {
@@ -57,5 +67,6 @@ int main() {
   }
   wakes_sleeping_workers();
   goes_on_when_a_worker_is_slow();
+  does_millions_of_pieces_once();
   return coxswain::testing::finish("engine_thread_pool_test");
 }

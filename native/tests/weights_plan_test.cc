@@ -184,6 +184,13 @@ void refusals() {
   CHECK(refused(model, tp(std::vector<double>(49, 1.0)), "would have no work"));
   CHECK(refused(model, tp({1000, 1}), "rank 1 of 2 would have no work"));
   CHECK(refused(model, tp(std::vector<double>(300, 1.0)), "at most 256 ranks"));
+  TinyModel deep{.layers = 70};
+  CHECK(refused(deep, tp({1}, 64), "at most 63"));
+  deep.layers = 63;
+  const Held held(deep);
+  Topology most = tp({1}, 63);
+  for (int64_t layer = 0; layer < 63; ++layer) most.layers.emplace_back(layer, layer);
+  check_cover(make_plan(*held.file, most));
   const auto ranges = [&](std::vector<std::pair<int64_t, int64_t>> layers, int pp) {
     Topology topology = tp({1}, pp);
     topology.layers = std::move(layers);

@@ -90,6 +90,10 @@ class Planner {
     if (static_cast<int64_t>(t.split.size()) > kMaxRanks || ranks > kMaxRanks) {
       return "at most " + std::to_string(kMaxRanks) + " ranks are supported";
     }
+    if (t.pp > kStagesMax) {
+      return std::to_string(t.pp) + " stages are too many: at most " + std::to_string(kStagesMax) +
+             " are supported (--pp, --layers)";
+    }
     plan_.tp = static_cast<int>(t.split.size());
     plan_.pp = t.pp;
     if (t.kv_type > 1) return "the key/value type must be f32 or f16";

@@ -63,6 +63,8 @@ export interface Option<T> {
 }
 
 const RANKS_MAX = 64;
+/** The planner's own bound (kStagesMax): stages + 1 steps are in flight, and an engine queues 64. */
+const STAGES_MAX = 63;
 /** The engine's own bound. */
 const THREADS_MAX = 256;
 const CONTEXT_MAX = 16_777_216;
@@ -150,15 +152,15 @@ export const OPTIONS: { readonly [K in keyof ClusterConfig]: Option<ClusterConfi
   },
   pp: {
     flag: 'pp',
-    parse: nullable(integer(1, RANKS_MAX)),
+    parse: nullable(integer(1, STAGES_MAX)),
     fallback: null,
     unset: '1, or the number of ranges in layers',
-    takes: `1 to ${RANKS_MAX}`,
+    takes: `1 to ${STAGES_MAX}`,
     help: 'Pipeline parallel: how many stages the layers are cut into.',
   },
   layers: {
     flag: 'layers',
-    parse: nullable(layerRanges(RANKS_MAX)),
+    parse: nullable(layerRanges(STAGES_MAX)),
     fallback: null,
     unset: 'cut so that every stage reads about the same bytes a token',
     takes: 'inclusive ranges, such as 0-14,15-29',

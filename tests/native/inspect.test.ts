@@ -9,6 +9,8 @@ import {
   planModel,
   readModelMetadata,
 } from '../../src/base/addon.ts';
+import { CoxswainError } from '../../src/base/errors.ts';
+import { loadConfig } from '../../src/config/load.ts';
 
 const ORACLE = join(import.meta.dirname, '../vectors/oracle/models');
 const MODEL = join(ORACLE, 'llama-q.q4_k.gguf');
@@ -189,6 +191,13 @@ describe('planning', () => {
     const plan = await planModel(MODEL, topology({ pp: 3 }));
     expect(plan.refused).toBe("3 stages are more than the model's 2 layers");
     expect(plan.ranks).toEqual([]);
+  });
+
+  it('allows as many stages as the settings do', async () => {
+    const { refused } = await planModel(MODEL, topology({ pp: 64 }));
+    const most = Number(/at most (\d+) are supported/.exec(refused ?? '')?.[1]);
+    expect(loadConfig({ flags: { pp: most } }).pp).toBe(most);
+    expect(() => loadConfig({ flags: { pp: most + 1 } })).toThrow(CoxswainError);
   });
 
   it('rejects a model that this engine cannot run', async () => {

@@ -208,6 +208,13 @@ describe('topology', () => {
     expect(refusal({ file: file({ tp: 3, split: [2, 1] }) }).field).toBe('split');
   });
 
+  test('more stages than an engine can queue steps for are refused', () => {
+    expect(topology({ pp: 63 }).pp).toBe(63);
+    expect(refusal({ flags: { pp: 64 } })).toMatchObject({ code: 'CONFIG_INVALID', field: 'pp' });
+    const ranges = Array.from({ length: 64 }, (_, layer) => `${layer}-${layer}`).join(',');
+    expect(refusal({ flags: { layers: ranges } }).field).toBe('layers');
+  });
+
   test.each([
     ['split', { split: '2,1', tp: 3 }],
     ['layers', { layers: '0-4,5-9', pp: 3 }],
