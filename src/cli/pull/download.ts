@@ -1,7 +1,9 @@
-// Fetches a URL into FILE.part and resumes what is already there; the caller checks and renames.
-// A server that ignores the range restarts the file; a stalled connection ends after STALL_MS.
+// Fetches a URL into FILE.part and resumes what is already there, if the server's file is still the
+// one that it began with (If-Range); the caller checks and renames. A server that sends the whole file
+// instead restarts it; a stalled connection ends after STALL_MS.
 import { open, stat } from 'node:fs/promises';
 import { CoxswainError } from '../../base/errors.ts';
+import { readValidator, writeOrigin } from './validator.ts';
 
 /** Bytes on disk and bytes in all (null when the server does not say). */
 export type DownloadProgress = (done: number, total: number | null) => void;
@@ -11,12 +13,23 @@ const STALL_MS = 30_000;
 /** No model file is larger than this; a server that says so is refused before anything is written. */
 const DOWNLOAD_BYTES_MAX = 4 * 2 ** 40;
 
+export interface DownloadOptions {
+  readonly progress: DownloadProgress;
+  /**
+   * The caller knows the digest of the whole file, so that a part of unknown origin may be gone on
+   * with: a wrong one is found out. Otherwise such a part is fetched anew.
+   */
+  readonly digestKnown: boolean;
+}
+
 export async function download(
   url: URL,
   partPath: string,
-  progress: DownloadProgress,
+  { progress, digestKnown }: DownloadOptions,
 ): Promise<void> {
-  const have = await sizeOf(partPath);
+  const there = await sizeOf(partPath);
+  const validator = there > 0 ? await readValidator(partPath, url) : null;
+  const have = validator !== null || digestKnown ? there : 0;
   const abort = new AbortController();
   let timer = setTimeout(() => abort.abort(), CONNECT_MS);
   const touch = () => {
@@ -25,7 +38,7 @@ export async function download(
   };
   try {
     const response = await fetch(url, {
-      headers: have > 0 ? { range: `bytes=${have}-` } : {},
+      headers: rangeHeaders(have, validator),
       signal: abort.signal,
       redirect: 'follow',
     });
@@ -37,7 +50,7 @@ export async function download(
       );
     }
     const resumed = response.status === 206;
-    await store(response, { partPath, from: resumed ? have : 0, progress, touch });
+    await store(response, { url, partPath, from: resumed ? have : 0, progress, touch });
   } catch (thrown) {
     if (thrown instanceof CoxswainError) throw thrown;
     const why = abort.signal.aborted ? 'no data in time' : describe(thrown);
@@ -47,7 +60,14 @@ export async function download(
   }
 }
 
+function rangeHeaders(have: number, validator: string | null): Record<string, string> {
+  if (have === 0) return {};
+  const range = `bytes=${have}-`;
+  return validator === null ? { range } : { range, 'if-range': validator };
+}
+
 interface StoreOptions {
+  readonly url: URL;
   readonly partPath: string;
   readonly from: number;
   readonly progress: DownloadProgress;
@@ -65,6 +85,8 @@ async function store(response: Response, options: StoreOptions): Promise<void> {
   }
   const file = await open(options.partPath, options.from > 0 ? 'r+' : 'w', 0o644);
   try {
+    // After the file was emptied: what is known of it never outlives its bytes.
+    if (options.from === 0) await writeOrigin(options.partPath, options.url, response.headers);
     let done = options.from;
     for await (const chunk of response.body as AsyncIterable<Uint8Array>) {
       options.touch();

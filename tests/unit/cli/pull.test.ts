@@ -76,6 +76,68 @@ describe('pull', () => {
     expect(readFileSync(pulled.path).equals(payload)).toBe(true);
   });
 
+  describe('from a server that says which file it has', () => {
+    const target = (url: URL) => ({ kind: 'url', url, file: 'model.gguf' }) as const;
+    const broken = { code: 'PULL_FAILED' };
+    let etag: string;
+    let content: Buffer;
+    let breakAfter: number;
+    let hangUp: () => void = () => undefined;
+    const breaking = {
+      ...options(null),
+      // The bytes are on disk by then, not on their way.
+      progress: (done: number) => (done === breakAfter ? hangUp() : undefined),
+    };
+    const conditions: string[] = [];
+    const answer = (request: IncomingMessage, response: ServerResponse) => {
+      const condition = request.headers['if-range']?.toString() ?? '';
+      conditions.push(condition);
+      const range = /bytes=(\d+)-/.exec(request.headers.range ?? '');
+      const from = range !== null && condition === etag ? Number(range[1]) : 0;
+      const body = content.subarray(from);
+      response.writeHead(from > 0 ? 206 : 200, { 'content-length': body.length, etag });
+      if (breakAfter >= body.length) response.end(body);
+      else response.write(body.subarray(0, breakAfter));
+      hangUp = () => response.destroy();
+    };
+
+    beforeEach(() => {
+      etag = '"one"';
+      content = payload;
+      breakAfter = 50_000;
+      conditions.length = 0;
+    });
+
+    it('goes on with the same file after a break, and tidies up', async () => {
+      const url = await serve(answer);
+      await expect(pull(target(url), { ...breaking, directory })).rejects.toMatchObject(broken);
+      breakAfter = Number.POSITIVE_INFINITY;
+      const pulled = await pull(target(url), options(null));
+      expect(conditions).toEqual(['', '"one"']);
+      expect(pulled.sha256).toBe(digest);
+      expect(readdirSync(directory)).toEqual(['model.gguf']);
+    });
+
+    it('starts over when the file on the server is another one by then', async () => {
+      const url = await serve(answer);
+      await expect(pull(target(url), { ...breaking, directory })).rejects.toMatchObject(broken);
+      etag = '"two"';
+      content = Buffer.from(payload).reverse();
+      breakAfter = Number.POSITIVE_INFINITY;
+      const { path } = await pull(target(url), options(null));
+      expect(conditions).toEqual(['', '"one"']);
+      expect(readFileSync(path).equals(content)).toBe(true);
+    });
+
+    it('starts over when nothing says where the part came from and no digest would tell', async () => {
+      const url = await serve(answer);
+      breakAfter = Number.POSITIVE_INFINITY;
+      writeFileSync(join(directory, 'model.gguf.part'), Buffer.alloc(1000, 9));
+      expect((await pull(target(url), options(null))).sha256).toBe(digest);
+      expect(conditions).toEqual(['']);
+    });
+  });
+
   it('keeps what arrived when the connection breaks, and says how to go on', async () => {
     const url = await serve((_request, response) => {
       response.writeHead(200, { 'content-length': payload.length });
