@@ -6,6 +6,9 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <string>
+
+#include "base/error.h"
 
 #ifdef __linux__
 #include <linux/futex.h>
@@ -42,8 +45,13 @@ void sleep_on_word(const SleepHandle& handle, int64_t timeout_ns) {
 
 void sleep_on_words(std::span<const SleepHandle> handles, int64_t timeout_ns) {
   if (handles.size() == 1) return sleep_on_word(handles[0], timeout_ns);
+  const size_t count = handles.size();
+  if (count > kWaitvMax) {
+    throw EngineError("LINK_PROTOCOL", "a rank waits for at most " + std::to_string(kWaitvMax) +
+                                           " peers at once over shared memory, not for " +
+                                           std::to_string(count));
+  }
   std::array<WaitvEntry, kWaitvMax> entries{};
-  const size_t count = std::min(handles.size(), kWaitvMax);
   for (size_t i = 0; i < count; ++i) {
     entries[i] = {handles[i].value, reinterpret_cast<uint64_t>(handles[i].word), kFutex32, 0};
   }

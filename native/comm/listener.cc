@@ -2,7 +2,6 @@
 // admitted connections are shared under the lock.
 #include "comm/listener.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,14 +27,9 @@ constexpr int64_t kTakeSliceNs = 20'000'000;
 
 Listener::Listener(const std::string& bind_host, RefusalLog log)
     : listener_(listen_on(bind_host, 0)), port_(local_port(listener_.get())), log_(std::move(log)) {
-  int ends[2];
-  if (pipe(ends) != 0) throw EngineError("LINK_PROTOCOL", "no pipe: " + error_text(errno));
-  wake_read_ = Fd(ends[0]);
-  wake_write_ = Fd(ends[1]);
-  for (const int end : ends) {
-    fcntl(end, F_SETFD, FD_CLOEXEC);
-    fcntl(end, F_SETFL, O_NONBLOCK);
-  }
+  Pipe pipe = make_pipe();
+  wake_read_ = std::move(pipe.read);
+  wake_write_ = std::move(pipe.write);
   thread_ = std::thread([this] { run(); });
 }
 

@@ -2,7 +2,6 @@
 #include "comm/socket.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/resolve.h"
 
 namespace coxswain::comm {
 namespace {
@@ -25,32 +25,29 @@ constexpr int64_t kSliceNs = 20'000'000;
 // Connections that wait to be accepted; more are the kernel's business.
 constexpr int kBacklog = 128;
 
-struct AddressList {
-  explicit AddressList(addrinfo* first) : list(first) {}
-  AddressList(const AddressList&) = delete;
-  AddressList& operator=(const AddressList&) = delete;
-  ~AddressList() {
-    if (list != nullptr) freeaddrinfo(list);
-  }
-  addrinfo* list;
-};
+// Looking up the own name or address must not hold up a start for longer.
+constexpr int64_t kListenResolveNs = 10'000'000'000;
 
-addrinfo* resolve(const std::string& host, uint16_t port, int flags, std::string* reason) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (failed != 0) *reason = gai_strerror(failed);
-  return failed == 0 ? list : nullptr;
+// Non-blocking, and closed in every child: at once where the system can, since another thread may
+// start a process between two calls.
+#ifdef SOCK_CLOEXEC
+Fd open_socket(int family) {
+  return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
-
-bool make_nonblocking(int fd) {
-  const int flags = fcntl(fd, F_GETFL);
-  return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
-         fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+Fd accept_one(int listener) {
+  return Fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
+#else
+Fd prepared(Fd fd) {
+  if (!fd) return fd;
+  const int flags = fcntl(fd.get(), F_GETFL);
+  const bool ok = flags >= 0 && fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) == 0 &&
+                  fcntl(fd.get(), F_SETFD, FD_CLOEXEC) == 0;
+  return ok ? std::move(fd) : Fd();
+}
+Fd open_socket(int family) { return prepared(Fd(::socket(family, SOCK_STREAM, 0))); }
+Fd accept_one(int listener) { return prepared(Fd(::accept(listener, nullptr, nullptr))); }
+#endif
 
 bool worth_waiting(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -97,10 +94,10 @@ bool Patience::wait_for(int fd, short events) const {
 
 Fd listen_on(const std::string& host, uint16_t port) {
   std::string reason;
-  const AddressList addresses(resolve(host, port, AI_PASSIVE, &reason));
-  for (addrinfo* a = addresses.list; a != nullptr; a = a->ai_next) {
-    Fd fd(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-    if (fd && make_nonblocking(fd.get()) && ::bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 &&
+  const Patience patience{now_ns() + kListenResolveNs, nullptr};
+  for (const Address& address : resolve(host, port, true, patience, &reason)) {
+    Fd fd = open_socket(address.storage.ss_family);
+    if (fd && ::bind(fd.get(), address.generic(), address.size) == 0 &&
         ::listen(fd.get(), kBacklog) == 0) {
       return fd;
     }
@@ -122,14 +119,10 @@ uint16_t local_port(int fd) {
 
 Fd connect_to(const std::string& host, uint16_t port, const Patience& patience,
               std::string* reason) {
-  const AddressList addresses(resolve(host, port, 0, reason));
-  for (addrinfo* a = addresses.list; a != nullptr; a = a->ai_next) {
-    Fd fd(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-    if (!fd || !make_nonblocking(fd.get())) {
-      *reason = error_text(errno);
-      continue;
-    }
-    if (::connect(fd.get(), a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS) {
+  for (const Address& address : resolve(host, port, false, patience, reason)) {
+    Fd fd = open_socket(address.storage.ss_family);
+    if (!fd ||
+        (::connect(fd.get(), address.generic(), address.size) != 0 && errno != EINPROGRESS)) {
       *reason = error_text(errno);
       continue;
     }
@@ -146,10 +139,24 @@ Fd connect_to(const std::string& host, uint16_t port, const Patience& patience,
   return Fd();
 }
 
-Fd accept_from(int listener) {
-  Fd fd(::accept(listener, nullptr, nullptr));
-  if (fd && !make_nonblocking(fd.get())) return Fd();
-  return fd;
+Fd accept_from(int listener) { return accept_one(listener); }
+
+Pipe make_pipe() {
+  int ends[2];
+#ifdef __linux__
+  const bool made = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
+#else
+  const bool made = pipe(ends) == 0;
+#endif
+  if (!made) throw EngineError("LINK_PROTOCOL", "no pipe: " + error_text(errno));
+  Pipe made_pipe{Fd(ends[0]), Fd(ends[1])};
+#ifndef __linux__
+  for (const int end : ends) {
+    fcntl(end, F_SETFD, FD_CLOEXEC);
+    fcntl(end, F_SETFL, O_NONBLOCK);
+  }
+#endif
+  return made_pipe;
 }
 
 bool write_all(int fd, Bytes bytes, const Patience& patience, std::string* reason) {

@@ -47,6 +47,11 @@ Fd connect_to(const std::string& host, uint16_t port, const Patience& patience,
               std::string* reason);
 // The next waiting connection, non-blocking, or none.
 Fd accept_from(int listener);
+// A pipe whose ends do not block. EngineError LINK_PROTOCOL when there is none.
+struct Pipe {
+  Fd read, write;
+};
+Pipe make_pipe();
 // All of the bytes, or false and a reason.
 bool write_all(int fd, Bytes bytes, const Patience& patience, std::string* reason);
 bool read_all(int fd, MutableBytes bytes, const Patience& patience, std::string* reason);

@@ -184,6 +184,7 @@ void refusals() {
   CHECK(refused(model, tp(std::vector<double>(49, 1.0)), "would have no work"));
   CHECK(refused(model, tp({1000, 1}), "rank 1 of 2 would have no work"));
   CHECK(refused(model, tp(std::vector<double>(300, 1.0)), "at most 256 ranks"));
+  CHECK(refused(model, tp(std::vector<double>(65, 1.0)), "at most 64 can share a layer"));
   TinyModel deep{.layers = 70};
   CHECK(refused(deep, tp({1}, 64), "at most 63"));
   deep.layers = 63;

@@ -90,6 +90,10 @@ class Planner {
     if (static_cast<int64_t>(t.split.size()) > kMaxRanks || ranks > kMaxRanks) {
       return "at most " + std::to_string(kMaxRanks) + " ranks are supported";
     }
+    if (static_cast<int64_t>(t.split.size()) > kGroupMax) {
+      return std::to_string(t.split.size()) + " tensor-parallel ranks are too many: at most " +
+             std::to_string(kGroupMax) + " can share a layer (--tp, --split)";
+    }
     if (t.pp > kStagesMax) {
       return std::to_string(t.pp) + " stages are too many: at most " + std::to_string(kStagesMax) +
              " are supported (--pp, --layers)";

@@ -31,6 +31,8 @@ inline constexpr uint64_t kVerdictFrameBytes = 24;
 inline constexpr int64_t kFfnPiece = 32;         // columns of the smallest FFN share
 inline constexpr int64_t kVocabularyPiece = 16;  // rows of the smallest share of the head
 inline constexpr int64_t kMaxRanks = 256;
+// Ranks of a stage: each waits for all others at once.
+inline constexpr int64_t kGroupMax = 64;
 // Stages + 1 steps are in flight, and an engine queues 64.
 inline constexpr int kStagesMax = 63;
 
