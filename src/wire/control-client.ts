@@ -23,7 +23,8 @@ export interface ControlConnection {
 }
 
 /**
- * @throws CoxswainError CONTROL_LOST (try again), AUTH_FAILED or HANDSHAKE_REFUSED (do not).
+ * @throws CoxswainError CONTROL_LOST, or AUTH_FAILED or HANDSHAKE_REFUSED: said by or found of a peer that has
+ * proved nothing yet.
  */
 export async function dialControl(options: ControlDialOptions): Promise<ControlConnection> {
   const stream = await dialGrpc(options.address, ATTACH_PATH, options.deadlineMs);

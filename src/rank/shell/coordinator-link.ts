@@ -1,8 +1,10 @@
 // A rank's way to its coordinator over the life of the process: dial, prove, say Hello, and when the
 // stream breaks do it again. A stream that comes back within RESUME_MS goes on where it was (nobody above
 // notices); later, or when the coordinator does not know the session any more, the session is over and
-// the next Assign begins another. Owns connections and sessions.
+// the next Assign begins another. Whoever refuses this rank without having proved the token may be anyone:
+// that is reported and the dialling goes on. Owns connections and sessions.
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ErrorCode } from '../../base/error-codes.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
 import { type ControlConnection, dialControl } from '../../wire/control-client.ts';
 import type { CoordinatorBody__Output as CoordinatorBody } from '../../wire/generated/coxswain/v1/CoordinatorBody.ts';
@@ -18,6 +20,8 @@ export const RESUME_MS = 5000;
 const DIAL_MS = 2000;
 const BACKOFF_MS_MIN = 100;
 const BACKOFF_MS_MAX = 1000;
+/** How a dialling ends when the other side refuses, or fails to prove itself. */
+const UNPROVED_CODES: readonly ErrorCode[] = ['AUTH_FAILED', 'HANDSHAKE_REFUSED'];
 
 export interface LinkHandlers {
   hello(): Hello;
@@ -52,6 +56,8 @@ export class CoordinatorLink {
   private connection: ControlConnection | null = null;
   /** When the stream broke, on performance.now(); 0 while it stands. */
   private brokenAt = 0;
+  /** What was reported last of those who refused this rank unproved. */
+  private lastRefusal = '';
   private lossTimer: NodeJS.Timeout | null = null;
 
   constructor(options: CoordinatorLinkOptions) {
@@ -68,11 +74,12 @@ export class CoordinatorLink {
   }
 
   /**
-   * Resolves after close(). @throws CoxswainError AUTH_FAILED or HANDSHAKE_REFUSED (said by the
-   * coordinator), JOIN_TIMEOUT when no coordinator answered for joinTimeoutMs.
+   * Resolves after close(). @throws CoxswainError HANDSHAKE_REFUSED as soon as the proved coordinator
+   * says so; after joinTimeoutMs without one JOIN_TIMEOUT, or AUTH_FAILED or HANDSHAKE_REFUSED when that
+   * is what somebody unproved answered last.
    */
   async run(): Promise<void> {
-    const { joinTimeoutMs, log } = this.options;
+    const { joinTimeoutMs } = this.options;
     let since = performance.now();
     let backoffMs = BACKOFF_MS_MIN;
     while (!this.stop.signal.aborted) {
@@ -86,12 +93,25 @@ export class CoordinatorLink {
         const error = toCoxswainError(thrown);
         if (error.code !== 'CONTROL_LOST') throw error;
         since = Math.min(since, performance.now());
-        if (performance.now() - since > joinTimeoutMs) throw this.joinTimeout(error);
-        log.info({ reason: error.message, retry_in_ms: backoffMs }, 'coordinator not reached');
+        const refusal = unprovedRefusal(error);
+        if (performance.now() - since > joinTimeoutMs) throw refusal ?? this.joinTimeout(error);
+        this.report(error, refusal, backoffMs);
       }
       await sleep(backoffMs, undefined, { signal: this.stop.signal }).catch(() => undefined);
       backoffMs = Math.min(backoffMs * 2, BACKOFF_MS_MAX);
     }
+  }
+
+  /** A refusal once as a warning, not with every attempt. */
+  private report(error: CoxswainError, refusal: CoxswainError | null, retryInMs: number): void {
+    const { log } = this.options;
+    const fields = { reason: error.message, retry_in_ms: retryInMs };
+    if (refusal === null || refusal.message === this.lastRefusal) {
+      log.info(fields, 'coordinator not reached');
+    } else {
+      log.warn({ code: refusal.code, ...fields }, 'refused by someone who proved nothing');
+    }
+    this.lastRefusal = refusal?.message ?? '';
   }
 
   /** Says `goodbye` and ends for good. */
@@ -102,11 +122,22 @@ export class CoordinatorLink {
     this.connection?.channel.close(goodbye);
   }
 
-  /** One connection from dialling to its end. */
-  private async converse(onStanding: () => void): Promise<void> {
+  /** @throws CoxswainError CONTROL_LOST, with what an unproved peer answered as its cause. */
+  private async dial(): Promise<ControlConnection> {
     const { address, keys, identity } = this.options;
     const { nonces } = this;
-    const connection = await dialControl({ address, keys, identity, nonces, deadlineMs: DIAL_MS });
+    try {
+      return await dialControl({ address, keys, identity, nonces, deadlineMs: DIAL_MS });
+    } catch (thrown) {
+      const cause = toCoxswainError(thrown);
+      if (!UNPROVED_CODES.includes(cause.code)) throw cause;
+      throw new CoxswainError('CONTROL_LOST', cause.message, { cause });
+    }
+  }
+
+  /** One connection from dialling to its end. */
+  private async converse(onStanding: () => void): Promise<void> {
+    const connection = await this.dial();
     this.connection = connection;
     const abort = () => connection.channel.close('this rank ends');
     this.stop.signal.addEventListener('abort', abort);
@@ -206,4 +237,10 @@ export class CoordinatorLink {
       { cause },
     );
   }
+}
+
+function unprovedRefusal(error: CoxswainError): CoxswainError | null {
+  return error.cause instanceof CoxswainError && UNPROVED_CODES.includes(error.cause.code)
+    ? error.cause
+    : null;
 }
