@@ -1,10 +1,12 @@
 // Speed of the matrix kernels on one thread: GB/s of weights for one activation row beside the
 // measured read bandwidth, and GOP/s (two operations a weight and row) for 64 rows.
 //
-//   kernels_matmul_bench [type name ...]      COX_ISA chooses the instruction set
+//   kernels_matmul_bench [type name ...]      COX_ISA chooses the instruction set,
+//   COX_CHUNK the columns of a chunk (A8Out; 0: one chain)
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string_view>
@@ -75,11 +77,16 @@ struct Weights {
   size_t row_size;  // float types
 };
 
+int64_t chunk_columns() {
+  static const char* text = std::getenv("COX_CHUNK");
+  return text != nullptr ? std::atoi(text) : 0;
+}
+
 void multiply(const Kernels& kernels, const Weights& w, const void* acts, const float* x,
               int64_t rows, float* out) {
   if (is_block_type(w.type)) {
-    kernels.matmul_a8(w.type, w.data, w.rows, kColumns, acts, rows, nullptr, out, w.rows, 0,
-                      w.rows);
+    kernels.matmul_a8(w.type, w.data, w.rows, kColumns, acts, rows,
+                      {out, nullptr, w.rows, nullptr, chunk_columns()}, 0, w.rows);
   } else {
     kernels.matmul_float(w.type, w.data, w.row_size, kColumns, x, kColumns, rows, nullptr, out,
                          w.rows, 0, w.rows);

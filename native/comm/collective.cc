@@ -8,24 +8,29 @@
 #include "comm/sum.h"
 
 namespace coxswain::comm {
+namespace {
+
+constexpr size_t kPartialBytes = sizeof(double);
+constexpr size_t kSumBytes = sizeof(float);
+
+}  // namespace
 
 AllReduce::AllReduce(size_t ranks) {
   peers_.reserve(ranks);
   partials_.reserve(ranks);
 }
 
-void AllReduce::begin(std::span<Channel* const> others, size_t position, std::span<float> data,
+void AllReduce::begin(std::span<Channel* const> others, size_t position, const Addends& addends,
                       const Wait& wait) {
   const size_t ranks = others.size() + 1;
   position_ = position;
-  data_ = data;
+  addends_ = addends;
   wait_ = &wait;
-  scatter_ = data.size_bytes() > kDirectExchangeBytes;
+  const size_t count = addends.sum.size();
+  scatter_ = addends.partials.size_bytes() > kDirectExchangeBytes;
   reduced_ = 0;
-  const auto slice_start = [&](size_t rank) { return scatter_ ? data.size() * rank / ranks : 0; };
-  const auto slice_end = [&](size_t rank) {
-    return scatter_ ? data.size() * (rank + 1) / ranks : data.size();
-  };
+  const auto slice_start = [&](size_t rank) { return scatter_ ? count * rank / ranks : 0; };
+  const auto slice_end = [&](size_t rank) { return scatter_ ? count * (rank + 1) / ranks : count; };
   first_ = slice_start(position);
   count_ = slice_end(position) - first_;
   partials_.assign(ranks, nullptr);
@@ -33,7 +38,8 @@ void AllReduce::begin(std::span<Channel* const> others, size_t position, std::sp
   for (size_t i = 0; i < others.size(); ++i) {
     const size_t rank = i < position ? i : i + 1;
     Peer peer{others[i], slice_start(rank), slice_end(rank) - slice_start(rank), false, false, 0};
-    peer.channel->begin_send(FrameKind::kPartial, region_bytes(peer.first, peer.count), wait);
+    const auto partials = addends.partials.subspan(peer.first, peer.count);
+    peer.channel->begin_send(FrameKind::kPartial, std::as_bytes(partials), wait);
     peer.channel->begin_receive(FrameKind::kPartial);
     peers_.push_back(peer);
   }
@@ -57,12 +63,12 @@ Operation::Progress AllReduce::advance() {
 bool AllReduce::advance_send(Peer& peer) {
   Channel& channel = *peer.channel;
   if (!channel.send_done()) {
-    return channel.pump_send(peer.sum_sent ? reduced_ * sizeof(float) : peer.count * sizeof(float));
+    return channel.pump_send(peer.sum_sent ? reduced_ * kSumBytes : peer.count * kPartialBytes);
   }
   if (!scatter_ || peer.sum_sent) return false;
-  channel.begin_send(FrameKind::kSum, region_bytes(first_, count_), *wait_);
+  channel.begin_send(FrameKind::kSum, std::as_bytes(addends_.sum.subspan(first_, count_)), *wait_);
   peer.sum_sent = true;
-  return channel.pump_send(reduced_ * sizeof(float));
+  return channel.pump_send(reduced_ * kSumBytes);
 }
 
 bool AllReduce::advance_receive(Peer& peer) {
@@ -71,7 +77,7 @@ bool AllReduce::advance_receive(Peer& peer) {
   if (!channel.header_done()) {
     moved = channel.pump_header(*wait_);
     if (!channel.header_done()) return moved;
-    expect_bytes(peer, (peer.sum_due ? peer.count : count_) * sizeof(float));
+    expect_bytes(peer, bytes_due(peer));
   }
   if (!peer.sum_due) {
     if (!scatter_ || channel.payload_left() != 0) return moved;  // reduce() takes the partial
@@ -79,10 +85,8 @@ bool AllReduce::advance_receive(Peer& peer) {
     peer.sum_due = true;
     return true;
   }
-  // Its region of data_ may be overwritten: it was reduced, so our partial of it has left.
-  std::byte* region = std::as_writable_bytes(data_).data() + peer.first * sizeof(float);
-  const size_t n =
-      channel.read_payload({region + peer.gathered, peer.count * sizeof(float) - peer.gathered});
+  const auto region = std::as_writable_bytes(addends_.sum.subspan(peer.first, peer.count));
+  const size_t n = channel.read_payload(region.subspan(peer.gathered));
   peer.gathered += n;
   return moved || n != 0;
 }
@@ -97,16 +101,13 @@ bool AllReduce::reduce() {
       if (!peer.channel->header_done()) return moved;
       const Bytes there = peer.channel->peek_payload();
       partials_[rank++] = there.data();
-      ready = std::min(ready, there.size() / sizeof(float));
-      // In a direct exchange our own partial lies where the sum goes, and must have left first.
-      if (!scatter_)
-        ready = std::min(ready, peer.channel->payload_sent() / sizeof(float) - reduced_);
+      ready = std::min(ready, there.size() / kPartialBytes);
     }
     if (ready == 0) return moved;
-    std::byte* out = std::as_writable_bytes(data_).data() + (first_ + reduced_) * sizeof(float);
-    partials_[position_] = out;
-    sum_in_order(out, partials_, ready);
-    for (const Peer& peer : peers_) peer.channel->consume_payload(ready * sizeof(float));
+    const size_t at = first_ + reduced_;
+    partials_[position_] = std::as_bytes(addends_.partials.subspan(at)).data();
+    sum_in_order(addends_.sum.subspan(at, ready), partials_);
+    for (const Peer& peer : peers_) peer.channel->consume_payload(ready * kPartialBytes);
     reduced_ += ready;
     moved = true;
   }
@@ -127,22 +128,20 @@ void AllReduce::list_pending(std::vector<Pending>& pending) {
     Channel& channel = *peer.channel;
     // Bytes that have arrived but wait for another rank's are no reason to accuse this one.
     const size_t arrived = channel.peek_payload().size();
-    const bool wants_data = !receive_done(peer) && (peer.sum_due || arrived < sizeof(float));
-    const bool wants_room =
-        !channel.send_done() &&
-        (!peer.sum_sent || reduced_ == count_ || channel.payload_sent() < reduced_ * sizeof(float));
+    const bool wants_data = !receive_done(peer) && (peer.sum_due || arrived < kPartialBytes);
+    const bool wants_room = !channel.send_done() && (!peer.sum_sent || reduced_ == count_ ||
+                                                     channel.payload_sent() < reduced_ * kSumBytes);
     if (wants_data) {
-      const size_t total = (peer.sum_due ? peer.count : count_) * sizeof(float);
       pending.push_back({&channel, kWantsData | (wants_room ? kWantsRoom : 0u),
-                         channel.payload_received() + arrived, total});
+                         channel.payload_received() + arrived, bytes_due(peer)});
     } else if (wants_room) {
       pending.push_back({&channel, kWantsRoom, channel.payload_sent(), channel.payload_to_send()});
     }
   }
 }
 
-Bytes AllReduce::region_bytes(size_t first, size_t count) const {
-  return std::as_bytes(data_.subspan(first, count));
+size_t AllReduce::bytes_due(const Peer& peer) const {
+  return peer.sum_due ? peer.count * kSumBytes : count_ * kPartialBytes;
 }
 
 void AllReduce::expect_bytes(const Peer& peer, size_t bytes) const {

@@ -1,9 +1,9 @@
 // all_reduce over channels. Both ways are one machine: every rank owns a region of the vector that
-// it reduces in rank order while the partials arrive, and sends the others the partials of their
-// regions.
+// it reduces in rank order while the partials (f64) arrive, and sends the others the partials of
+// their regions.
 //
 //   direct exchange    everyone's region is the whole vector; nothing follows
-//   reduce-scatter     region k is slice k of N; each reduced slice then goes to everyone
+//   reduce-scatter     region k is slice k of N; each reduced slice (f32) then goes to everyone
 //                      (all-gather), beginning while it is still being reduced
 //
 // Sends and receives progress together, so links may be smaller than the vector.
@@ -15,13 +15,19 @@
 
 namespace coxswain::comm {
 
+// What one rank brings and what it gets; equally long.
+struct Addends {
+  std::span<const double> partials;
+  std::span<float> sum;
+};
+
 class AllReduce final : public Operation {
  public:
   // Scratch for groups of up to `ranks`; one object serves all collectives of a plane.
   explicit AllReduce(size_t ranks);
   // `others`: channels to the rest of the group in ascending rank; `position`: of this rank among
   // all.
-  void begin(std::span<Channel* const> others, size_t position, std::span<float> data,
+  void begin(std::span<Channel* const> others, size_t position, const Addends& addends,
              const Wait& wait);
 
   Progress advance() override;
@@ -40,13 +46,14 @@ class AllReduce final : public Operation {
   bool reduce();
   bool receive_done(const Peer& peer) const;
   bool send_done(const Peer& peer) const;
-  Bytes region_bytes(size_t first, size_t count) const;
+  // Bytes of the frame that a peer sends next.
+  size_t bytes_due(const Peer& peer) const;
   void expect_bytes(const Peer& peer, size_t bytes) const;
 
   std::vector<Peer> peers_;
   std::vector<const std::byte*> partials_;  // one per rank of the group, in rank order
   size_t position_ = 0;
-  std::span<float> data_;
+  Addends addends_;
   const Wait* wait_ = nullptr;
   bool scatter_ = false;
   size_t first_ = 0, count_ = 0;  // own region, in elements

@@ -35,8 +35,10 @@ class DataPlane {
   virtual ~DataPlane() = default;
   virtual int rank() const = 0;
   virtual uint64_t epoch() const = 0;
-  // data[0..count) of every rank of `group` (ascending ranks, this one included) becomes the sum.
-  virtual void all_reduce(std::span<const int> group, std::span<float> data, const Wait& wait) = 0;
+  // sum[i] = the partials[i] of all ranks of `group` (ascending ranks, this one included), added in
+  // f64 and rounded once. Both spans are equally long; `partials` stays as it is.
+  virtual void all_reduce(std::span<const int> group, std::span<const double> partials,
+                          std::span<float> sum, const Wait& wait) = 0;
   // Blocks until handed to the link; the receiver takes frames of one peer in order.
   virtual void send(int peer, std::span<const std::byte> bytes, const Wait& wait) = 0;
   // Exactly bytes.size() bytes; another size is LINK_PROTOCOL.

@@ -45,7 +45,9 @@ Channel& LinkedPlane::channel_to(int peer, const Wait& wait) {
          describe_place(epoch_, wait));
 }
 
-void LinkedPlane::all_reduce(std::span<const int> group, std::span<float> data, const Wait& wait) {
+void LinkedPlane::all_reduce(std::span<const int> group, std::span<const double> partials,
+                             std::span<float> sum, const Wait& wait) {
+  COX_CHECK(partials.size() == sum.size(), "as many sums as partials");
   guarded(wait, [&] {
     others_.clear();
     size_t position = group.size();
@@ -60,8 +62,13 @@ void LinkedPlane::all_reduce(std::span<const int> group, std::span<float> data, 
     if (position == group.size()) {
       refuse("rank " + std::to_string(rank_) + " is not in the group it was to sum with");
     }
-    if (others_.empty() || data.empty()) return;
-    all_reduce_.begin(others_, position, data, wait);
+    if (others_.empty()) {
+      std::transform(partials.begin(), partials.end(), sum.begin(),
+                     [](double partial) { return static_cast<float>(partial); });
+      return;
+    }
+    if (sum.empty()) return;
+    all_reduce_.begin(others_, position, {partials, sum}, wait);
     waiter_.run(all_reduce_, wait);
     ++collectives_;
   });

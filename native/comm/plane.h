@@ -21,7 +21,8 @@ class LinkedPlane final : public DataPlane {
 
   int rank() const override { return rank_; }
   uint64_t epoch() const override { return epoch_; }
-  void all_reduce(std::span<const int> group, std::span<float> data, const Wait& wait) override;
+  void all_reduce(std::span<const int> group, std::span<const double> partials,
+                  std::span<float> sum, const Wait& wait) override;
   void send(int peer, Bytes bytes, const Wait& wait) override;
   void recv(int peer, MutableBytes bytes, const Wait& wait) override;
   Counters counters() const override;

@@ -1,5 +1,4 @@
-// Addition in vectors of four floats. Width changes no bit, since every element is summed on its
-// own.
+// Addition in vectors of doubles. Width changes no bit, since every element is summed on its own.
 #include "comm/sum.h"
 
 #include <cstring>
@@ -8,34 +7,37 @@ namespace coxswain::comm {
 namespace {
 
 constexpr size_t kLanes = 4;
-using Lanes = float __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(8 * kLanes)));
+using Floats = float __attribute__((vector_size(4 * kLanes)));
 
-template <typename T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-// Adds `vectors` values of type T at byte offset `at`. Elementwise, so width changes no bit.
-template <typename T, size_t vectors>
-void add_block(std::byte* out, std::span<const std::byte* const> partials, size_t at) {
-  T sums[vectors];
-  for (size_t v = 0; v < vectors; ++v) sums[v] = load<T>(partials[0] + at + v * sizeof(T));
+// out = partials[..][at ..] for as many elements as Wide has.
+template <typename Wide, typename Narrow>
+void add_block(float* out, std::span<const std::byte* const> partials, size_t at) {
+  const auto read = [&](const std::byte* partial, Wide& into) {
+    std::memcpy(&into, partial + at * sizeof(double), sizeof into);
+  };
+  Wide sum;
+  read(partials[0], sum);
   for (size_t p = 1; p < partials.size(); ++p) {
-    for (size_t v = 0; v < vectors; ++v) sums[v] += load<T>(partials[p] + at + v * sizeof(T));
+    Wide next;
+    read(partials[p], next);
+    sum += next;
   }
-  std::memcpy(out + at, sums, sizeof sums);
+  Narrow rounded;
+  if constexpr (sizeof(Wide) == sizeof(double)) {
+    rounded = static_cast<Narrow>(sum);
+  } else {
+    rounded = __builtin_convertvector(sum, Narrow);
+  }
+  std::memcpy(out + at, &rounded, sizeof rounded);
 }
 
 }  // namespace
 
-void sum_in_order(std::byte* out, std::span<const std::byte* const> partials, size_t count) {
+void sum_in_order(std::span<float> sum, std::span<const std::byte* const> partials) {
   size_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    add_block<Lanes, 4>(out, partials, i * sizeof(float));
-  }
-  for (; i < count; ++i) add_block<float, 1>(out, partials, i * sizeof(float));
+  for (; i + kLanes <= sum.size(); i += kLanes) add_block<Doubles, Floats>(sum.data(), partials, i);
+  for (; i < sum.size(); ++i) add_block<double, float>(sum.data(), partials, i);
 }
 
 }  // namespace coxswain::comm

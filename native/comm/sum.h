@@ -5,8 +5,8 @@
 
 namespace coxswain::comm {
 
-// out[i] = ((p0[i] + p1[i]) + p2[i]) + ... for i < count; float32 little-endian at any alignment.
-// `out` may be one of the partials. At least two partials.
-void sum_in_order(std::byte* out, std::span<const std::byte* const> partials, size_t count);
+// sum[i] = float(((p0[i] + p1[i]) + p2[i]) + ...); each of the partials: sum.size() doubles,
+// little-endian, at any alignment.
+void sum_in_order(std::span<float> sum, std::span<const std::byte* const> partials);
 
 }  // namespace coxswain::comm

@@ -78,7 +78,7 @@ class RunningEngine final : public Engine {
                         context, options.share_cores, isa_});
     info_.fingerprint = file_->fingerprint();
     info_.plan_hash = plan_.hash;
-    info_.numerics_id = std::string("cpu1-") + (options.topology.exact ? "exact" : "a8");
+    info_.numerics_id = std::string("cpu2-") + (options.topology.exact ? "exact" : "a8");
     info_.isa = kernels::isa_name(isa_);
     info_.weight_bytes = plan_.ranks[static_cast<size_t>(options.rank)].weight_bytes;
     info_.kv_bytes = kv_->bytes();

@@ -107,7 +107,7 @@ class ProgramCompiler {
 
   void add_item(const models::MatMul& op) {
     const Matrix& matrix = weights_.matrix(op.weight);
-    MatMulOp matmul{&matrix, weights_.vector(op.bias), {}, {}, {}};
+    MatMulOp matmul{&matrix, weights_.vector(op.bias), {}, {}, {}, op.chunk};
     matmul.in.id = op.in;
     matmul.out.id = op.out;
     if (matrix.packed != nullptr) {
@@ -136,13 +136,17 @@ class ProgramCompiler {
   }
 
   void add_item(const models::AllReduceStart& op) {
-    add_sync(PhaseKind::kAllReduce, op.x, -1);
-    phases_->back().layer = op.layer;
-    phases_->back().name = op.phase;
+    add_sync(PhaseKind::kAllReduce, op.partial, -1);
+    Phase& phase = phases_->back();
+    phase.layer = op.layer;
+    phase.name = op.phase;
+    phase.sum.id = op.sum;
+    touch(op.sum);
+    written(op.sum);
   }
   void add_item(const models::AllReduceFinish& op) {
     COX_CHECK(!phases_->empty() && phases_->back().kind == PhaseKind::kAllReduce &&
-                  phases_->back().buffer.id == op.x,
+                  phases_->back().sum.id == op.sum,
               "an all-reduce finishes directly after its start");
   }
   void add_item(const models::SendBoundary& op) { add_sync(PhaseKind::kSend, op.x, op.peer); }
@@ -155,7 +159,7 @@ class ProgramCompiler {
     phase.peer = peer;
     phase.name = "boundary";
     touch(buffer);
-    if (kind != PhaseKind::kSend) written(buffer);
+    if (kind == PhaseKind::kRecv) written(buffer);
   }
 
   void add_row_op(RowOp row, BufferId out, std::initializer_list<BufferId> touched) {
@@ -210,7 +214,8 @@ class ProgramCompiler {
   void touch(BufferId buffer) {
     if (buffer == models::kNone) return;
     const models::Buffer& spec = model_.buffers[static_cast<size_t>(buffer)];
-    extend(static_cast<size_t>(buffer), static_cast<uint64_t>(spec.width) * sizeof(float),
+    extend(static_cast<size_t>(buffer),
+           static_cast<uint64_t>(spec.width) * (spec.f64 ? sizeof(double) : sizeof(float)),
            spec.rows);
   }
   void touch_quantized(BufferId buffer) {
@@ -268,6 +273,7 @@ class ProgramCompiler {
     if (id == models::kNone) return operand;
     const size_t index = static_cast<size_t>(id);
     operand.width = model_.buffers[index].width;
+    operand.f64 = model_.buffers[index].f64;
     operand.data = reinterpret_cast<float*>(program_.arena_ + lifetimes_[index].offset);
     return operand;
   }
@@ -302,6 +308,7 @@ class ProgramCompiler {
     resolve(phase.q, phase.rows);
     resolve(phase.mixed, phase.rows);
     resolve(phase.buffer, phase.rows);
+    resolve(phase.sum, phase.rows);
   }
 
   const models::Model& model_;

@@ -22,9 +22,10 @@ namespace coxswain::engine {
 // Where a buffer lies. Row r of a kOutput buffer that is read by a phase of the head is row
 // window_begin + r of it: `windowed`.
 struct Operand {
-  float* data = nullptr;
+  float* data = nullptr;  // doubles when f64: partial sums
   int64_t width = 0;
   bool windowed = false;
+  bool f64 = false;
   models::BufferId id = models::kNone;
 };
 
@@ -62,6 +63,7 @@ struct MatMulOp {
   const float* bias;
   Operand in{}, out{};
   QuantizedOperand quantized{};
+  int64_t chunk = 0;
 };
 
 enum class PhaseKind { kRows, kMatMul, kAttention, kAllReduce, kSend, kRecv };
@@ -75,7 +77,8 @@ struct Phase {
   bool swiglu = false;              // matmuls are gate, up: out = silu(gate) * up
   Operand activated{};
   Operand q{}, mixed{};  // attention
-  Operand buffer{};      // syncs
+  Operand buffer{};      // syncs: what is sent or received, or the partials of an all-reduce
+  Operand sum{};         // all-reduce
   int64_t layer = -1;    // attention: local; syncs: global
   const char* name = "";
   int peer = -1;

@@ -26,6 +26,10 @@ float* row_of(const Operand& operand, int64_t row, int64_t window_begin) {
   return operand.data + (operand.windowed ? row + window_begin : row) * operand.width;
 }
 
+double* partials_of(const Operand& operand, int64_t row) {
+  return reinterpret_cast<double*>(operand.data) + row * operand.width;
+}
+
 int64_t groups_of(int64_t rows) { return (rows + kernels::kRowGroup - 1) / kernels::kRowGroup; }
 
 }  // namespace
@@ -126,9 +130,10 @@ void ProgramRunner::run_trunk(const Batch& batch, comm::DataPlane& plane,
     sync.step = wait.step;
     sync.layer = static_cast<int>(phase.layer);
     sync.phase = phase.name;
-    const std::span<float> data(phase.buffer.data, static_cast<size_t>(rows * phase.buffer.width));
+    const size_t count = static_cast<size_t>(rows * phase.buffer.width);
+    const std::span<float> data(phase.buffer.data, count);
     if (phase.kind == PhaseKind::kAllReduce) {
-      plane.all_reduce(group, data, sync);
+      plane.all_reduce(group, {partials_of(phase.buffer, 0), count}, {phase.sum.data, count}, sync);
     } else if (phase.kind == PhaseKind::kSend) {
       plane.send(phase.peer, std::as_bytes(data), sync);
     } else {
@@ -219,7 +224,7 @@ void ProgramRunner::run_row_op(const RowOp& op, const Batch& batch, const Window
       kernels_.add(out, row_of(op.a, row, window.begin), op.out.width);
       return;
     case RowOpKind::kZero:
-      std::memset(out, 0, static_cast<size_t>(op.out.width) * sizeof(float));
+      std::fill_n(partials_of(op.out, row), op.out.width, 0.0);
       return;
     case RowOpKind::kTake:
       std::memcpy(out, row_of(op.a, batch.output_rows[index], 0),
@@ -312,24 +317,43 @@ void ProgramRunner::run_matmul_piece(const Phase& phase, int64_t window_begin, i
 void ProgramRunner::matmul_range(const MatMulOp& op, int64_t window_begin, int64_t row0,
                                  int64_t rows, int64_t n0, int64_t n1, int thread) {
   const Matrix& matrix = *op.matrix;
-  float* out = row_of(op.out, row0, window_begin);
-  const int64_t ldo = op.out.width;
+  const int64_t ld = op.out.width;
+  float* sums = op.out.f64 ? nullptr : row_of(op.out, row0, window_begin);
+  double* partials = op.out.f64 ? partials_of(op.out, row0) : nullptr;
   if (matrix.packed != nullptr) {
     kernels_.matmul_a8(matrix.type, matrix.packed, matrix.rows, matrix.k,
                        op.quantized.data + static_cast<size_t>(row0) * op.quantized.row_bytes, rows,
-                       op.bias, out, ldo, n0, n1);
+                       {sums, partials, ld, op.bias, op.chunk}, n0, n1);
     return;
   }
-  const float* x = row_of(op.in, row0, window_begin);
+  const FloatRows in{row_of(op.in, row0, window_begin), op.in.width, rows};
+  if (partials == nullptr) return multiply_floats(op, in, {n0, n1, sums + n0, ld}, thread);
+  // Products of floats are float sums; a few columns at a time become doubles.
+  std::vector<float>& strip = scratch_[static_cast<size_t>(thread)].strip;
+  strip.resize(static_cast<size_t>(rows * kernels::kRowGroup));
+  for (int64_t n = n0; n < n1; n += kernels::kRowGroup) {
+    const int64_t end = std::min(n1, n + kernels::kRowGroup);
+    multiply_floats(op, in, {n, end, strip.data(), kernels::kRowGroup}, thread);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(strip.data() + row * kernels::kRowGroup, end - n, partials + row * ld + n);
+    }
+  }
+}
+
+void ProgramRunner::multiply_floats(const MatMulOp& op, const FloatRows& in, const FloatRange& out,
+                                    int thread) {
+  const Matrix& matrix = *op.matrix;
+  const std::byte* rows = matrix.file + out.n0 * static_cast<int64_t>(matrix.row_bytes);
+  const float* bias = op.bias != nullptr ? op.bias + out.n0 : nullptr;
+  const int64_t count = out.n1 - out.n0;
   if (is_block_type(matrix.type)) {
-    kernels::matmul_exact(kernels_, matrix.type, matrix.file, matrix.row_bytes, matrix.k0, matrix.k,
-                          x, op.in.width, rows, op.bias, out, ldo, n0, n1,
+    kernels::matmul_exact(kernels_, matrix.type, rows, matrix.row_bytes, matrix.k0, matrix.k, in.x,
+                          in.ld, in.rows, bias, out.data, out.ld, 0, count,
                           scratch_[static_cast<size_t>(thread)].dequantized.data());
     return;
   }
-  const std::byte* first_column = matrix.file + row_bytes(matrix.type, matrix.k0);
-  kernels_.matmul_float(matrix.type, first_column, matrix.row_bytes, matrix.k, x, op.in.width, rows,
-                        op.bias, out, ldo, n0, n1);
+  kernels_.matmul_float(matrix.type, rows + row_bytes(matrix.type, matrix.k0), matrix.row_bytes,
+                        matrix.k, in.x, in.ld, in.rows, bias, out.data, out.ld, 0, count);
 }
 
 void ProgramRunner::run_attention(const Phase& phase, const Batch& batch) {

@@ -48,6 +48,17 @@ class ProgramRunner {
                         int64_t group0, int64_t group1, int thread);
   void matmul_range(const MatMulOp& op, int64_t window_begin, int64_t row0, int64_t rows,
                     int64_t n0, int64_t n1, int thread);
+  struct FloatRows {
+    const float* x;
+    int64_t ld, rows;
+  };
+  struct FloatRange {  // outputs [n0, n1); data: of output n0 of the first row
+    int64_t n0, n1;
+    float* data;
+    int64_t ld;
+  };
+  // Weights that are not packed.
+  void multiply_floats(const MatMulOp& op, const FloatRows& in, const FloatRange& out, int thread);
   void run_attention(const Phase& phase, const Batch& batch);
   void run_attention_piece(const Phase& phase, const Batch& batch, const AttentionPiece& piece,
                            int thread);
@@ -58,7 +69,7 @@ class ProgramRunner {
   ThreadPool& pool_;
   const kernels::Kernels& kernels_;
   struct ThreadScratch {
-    std::vector<float> attention, dequantized;
+    std::vector<float> attention, dequantized, strip;
     std::vector<const void*> keys, values;
   };
   std::vector<ThreadScratch> scratch_;

@@ -7,7 +7,8 @@
 //   block weights (a8)  exact int32 sum over each 32-column block (integer sub-scales multiplied
 //   in),
 //                       then one f32 fma chain per output in ascending K; a minimum is a second fma
-//                       directly after its block's first
+//                       directly after its block's first; sums over ranks: chains of a chunk, added
+//                       in f64 (A8Out)
 //   float reductions    16 virtual lanes over the reduced axis (lane = index % 16), then the fixed
 //   tree
 //                       lane i += lane i+8, i+4, i+2, i+1
@@ -56,18 +57,28 @@ struct AttentionArgs {
   float* scratch;  // attention_scratch_floats(heads, head_dim) floats, one per thread
 };
 
+// Where a8 products go. chunk == 0: one f32 chain an output. Else a chain for each `chunk` columns
+// (a multiple of 32; the last may be shorter), added in f64 in ascending order: a matrix cut
+// between chunks then gives parts whose f64 sum is that of the whole but for the last of 53 bits.
+struct A8Out {
+  float* sums;        // (rows, ld): the sum, rounded to f32 ...
+  double* partials;   // ... or, when `sums` is null, the f64 sum itself (chunk > 0, no bias)
+  int64_t ld;         // elements between rows
+  const float* bias;  // one an output, added last; or null
+  int64_t chunk;
+};
+
 struct Kernels {
   Isa isa;
 
   // --- a8: int8 activations, block-quantised weights -------------------------------------------
   // dst: quantized_row_bytes(k) bytes. Scale absmax/127, round half to even. k % 32 == 0.
   void (*quantize_row)(const float* x, int64_t k, void* dst);
-  // out[r*ldo + n] = sum_k a[r][k] w[n][k] (+ bias[n] when bias != nullptr) for n in [n0, n1).
+  // out[r*ld + n] = sum_k a[r][k] w[n][k] (+ bias[n]) for n in [n0, n1).
   // packed: pack_rows() of n_total rows; n0 % 16 == 0; n1 % 16 == 0 or n1 == n_total.
   // acts: row_count rows, each quantized_row_bytes(k) apart. out is not touched outside [n0, n1).
   void (*matmul_a8)(TensorType type, const void* packed, int64_t n_total, int64_t k,
-                    const void* acts, int64_t row_count, const float* bias, float* out, int64_t ldo,
-                    int64_t n0, int64_t n1);
+                    const void* acts, int64_t row_count, const A8Out& out, int64_t n0, int64_t n1);
 
   // --- float activations ------------------------------------------------------------------------
   // Weights F32 | F16 | BF16 in file layout, row n at w + n*w_row_bytes, columns 0..k-1.

@@ -6,11 +6,15 @@
 //
 // Tensor parallel: q by query heads, k and v by the KV heads they need, Wo by the columns of this
 // rank's heads, the FFN by columns; the partial sums meet in one all-reduce each, and every rank
-// adds the same sum to its copy of the residual stream. Biases sit before the split sums, so none
+// adds the same sum to its copy of the residual stream. One rank alone adds the same chunks of
+// columns in f64, so a cut between chunks changes no bit. Biases sit before the split sums, so none
 // counts twice. After the last layer's attention only the rows whose logits are wanted go on.
 #include "models/dense.h"
 
+#include <numeric>
+
 #include "base/error.h"
+#include "kernels/kernels.h"
 
 namespace coxswain::models {
 namespace {
@@ -86,7 +90,7 @@ class DenseBuilder {
   void add_attention(int64_t layer, const std::string& block) {
     const int64_t dim = shape_.head_dim;
     const int64_t local = layer - share_.layer_begin;
-    const BufferId partial = buffer(block + "attn_partial", shape_.hidden);
+    const BufferId partial = partial_buffer(block + "attn_partial", RowDomain::kAll);
     if (model_.heads == 0) {
       model_.trunk.emplace_back(Zero{partial});
     } else {
@@ -113,10 +117,10 @@ class DenseBuilder {
       model_.trunk.emplace_back(Attention{q, mixed, local});
       const WeightId output = matrix(block + "attn_output.weight", 0, shape_.hidden,
                                      share_.head_begin * dim, model_.heads * dim);
-      model_.trunk.emplace_back(MatMul{mixed, output, kNone, partial});
+      model_.trunk.emplace_back(
+          MatMul{mixed, output, kNone, partial, std::lcm(dim, kernels::kActivationBlock)});
     }
-    add_all_reduce(partial, layer, "attention");
-    model_.trunk.emplace_back(Add{model_.hidden, partial});
+    add_sum(partial, model_.hidden, layer, "attention");
   }
 
   void add_projection(const std::string& name, BufferId in, BufferId out, int64_t row,
@@ -124,13 +128,13 @@ class DenseBuilder {
     const WeightId weight = matrix(name + ".weight", row, rows, 0, shape_.hidden);
     VectorId bias = kNone;
     if (shape_.qkv_bias) bias = vector(name + ".bias", row, rows);
-    model_.trunk.emplace_back(MatMul{in, weight, bias, out});
+    model_.trunk.emplace_back(MatMul{in, weight, bias, out, 0});
   }
 
   void add_ffn(int64_t layer, const std::string& block, BufferId x, RowDomain rows) {
     const int64_t begin = share_.ffn_begin;
     const int64_t columns = share_.ffn_end - share_.ffn_begin;
-    const BufferId partial = buffer(block + "ffn_partial", shape_.hidden, rows);
+    const BufferId partial = partial_buffer(block + "ffn_partial", rows);
     if (columns == 0) {
       model_.trunk.emplace_back(Zero{partial});
     } else {
@@ -141,22 +145,27 @@ class DenseBuilder {
       model_.trunk.emplace_back(RmsNorm{x, norm(block + "ffn_norm.weight"), normed});
       model_.trunk.emplace_back(
           MatMul{normed, matrix(block + "ffn_gate.weight", begin, columns, 0, shape_.hidden), kNone,
-                 gate});
+                 gate, 0});
       model_.trunk.emplace_back(MatMul{
-          normed, matrix(block + "ffn_up.weight", begin, columns, 0, shape_.hidden), kNone, up});
+          normed, matrix(block + "ffn_up.weight", begin, columns, 0, shape_.hidden), kNone, up, 0});
       model_.trunk.emplace_back(SwiGlu{gate, up, act});
       model_.trunk.emplace_back(
           MatMul{act, matrix(block + "ffn_down.weight", 0, shape_.hidden, begin, columns), kNone,
-                 partial});
+                 partial, weights::kFfnChunk});
     }
-    add_all_reduce(partial, layer, "ffn");
-    model_.trunk.emplace_back(Add{x, partial});
+    add_sum(partial, x, layer, "ffn");
   }
 
-  void add_all_reduce(BufferId x, int64_t layer, const char* phase) {
-    if (plan_.tp == 1) return;
-    model_.trunk.emplace_back(AllReduceStart{x, layer, phase});
-    model_.trunk.emplace_back(AllReduceFinish{x});
+  // x += the partial sums of all ranks.
+  void add_sum(BufferId partial, BufferId x, int64_t layer, const char* phase) {
+    BufferId sum = partial;
+    if (plan_.tp > 1) {
+      const Buffer& spec = model_.buffers[static_cast<size_t>(partial)];
+      sum = buffer(spec.name + "s", spec.width, spec.rows);
+      model_.trunk.emplace_back(AllReduceStart{partial, sum, layer, phase});
+      model_.trunk.emplace_back(AllReduceFinish{sum});
+    }
+    model_.trunk.emplace_back(Add{x, sum});
   }
 
   // Vocabulary-parallel: each rank of the last stage has its rows of the head.
@@ -172,12 +181,19 @@ class DenseBuilder {
       bias = vector("output.bias", share_.vocab_begin, rows);
     }
     model_.head.emplace_back(RmsNorm{model_.hidden_outputs, norm("output_norm.weight"), normed});
-    model_.head.emplace_back(MatMul{normed, weight, bias, model_.logits});
+    model_.head.emplace_back(MatMul{normed, weight, bias, model_.logits, 0});
   }
 
   BufferId buffer(std::string name, int64_t width, RowDomain rows = RowDomain::kAll) {
-    model_.buffers.push_back({std::move(name), width, rows});
+    model_.buffers.push_back({std::move(name), width, rows, false});
     return static_cast<BufferId>(model_.buffers.size() - 1);
+  }
+
+  // What this rank has of a sum over ranks: f64, or, where it is the whole sum, rounded.
+  BufferId partial_buffer(std::string name, RowDomain rows) {
+    const BufferId id = buffer(std::move(name), shape_.hidden, rows);
+    model_.buffers.back().f64 = plan_.tp > 1;
+    return id;
   }
 
   WeightId matrix(const std::string& name, int64_t row, int64_t rows, int64_t k0, int64_t k) {

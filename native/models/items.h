@@ -28,8 +28,9 @@ inline constexpr int32_t kNone = -1;
 
 struct Buffer {
   std::string name;
-  int64_t width;  // floats a row
+  int64_t width;  // elements a row
   RowDomain rows;
+  bool f64;  // partial sums before an all-reduce; everything else is f32
 };
 
 // This rank's part of a matrix: rows [row_begin, row_begin + row_count), columns [k0, k0 + k).
@@ -57,11 +58,14 @@ struct RmsNorm {
   VectorId weight;
   BufferId out;
 };
-struct MatMul {  // out = weight * in (+ bias)
+// out = weight * in (+ bias). chunk: columns of packed weights that are summed in f32, the chunks
+// in f64 (kernels.h A8Out); 0 where no rank ever holds a part of the columns.
+struct MatMul {
   BufferId in;
   WeightId weight;
   VectorId bias;
   BufferId out;
+  int64_t chunk;
 };
 struct HeadNorm {  // RMS norm of each head of x, in place
   BufferId x;
@@ -86,7 +90,7 @@ struct SwiGlu {  // out = silu(gate) * up
 struct Add {  // x += y
   BufferId x, y;
 };
-struct Zero {  // the partial of a rank without heads or columns
+struct Zero {  // the partial sum of a rank without heads or columns
   BufferId x;
 };
 struct TakeOutputs {  // keeps the rows whose logits are wanted
@@ -94,15 +98,15 @@ struct TakeOutputs {  // keeps the rows whose logits are wanted
 };
 
 // --- syncs -------------------------------------------------------------------------------------
-// The buffer becomes the sum over the ranks of this stage. Start and finish are adjacent today;
-// what stands between them may overlap with the exchange.
+// `sum` becomes the partials of all ranks of this stage, added. Start and finish are adjacent
+// today; what stands between them may overlap with the exchange.
 struct AllReduceStart {
-  BufferId x;
+  BufferId partial, sum;
   int64_t layer;  // global, for messages
   const char* phase;
 };
 struct AllReduceFinish {
-  BufferId x;
+  BufferId sum;
 };
 // The declared boundary between two pipeline stages: the hidden rows.
 struct SendBoundary {

@@ -76,7 +76,7 @@ void altered_headers_are_noticed() {
 void a_rank_alone_sums_to_itself() {
   auto plane = make_solo_plane(4);
   std::vector<float> data = {1.5f, -2.0f};
-  plane->all_reduce(std::vector<int>{0}, data, wait_ms(1000));
+  reduce(*plane, std::vector<int>{0}, data, wait_ms(1000));
   CHECK(data[0] == 1.5f && data[1] == -2.0f && plane->epoch() == 4 && plane->rank() == 0);
   CHECK(begins(failure_of([&] { plane->send(1, {}, wait_ms(10)); }), "LINK_PROTOCOL"));
 }

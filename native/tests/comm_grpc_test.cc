@@ -103,8 +103,9 @@ class HangingUp final : public DataPlane {
   }
   int rank() const override { return plane_->rank(); }
   uint64_t epoch() const override { return plane_->epoch(); }
-  void all_reduce(std::span<const int> group, std::span<float> data, const Wait& wait) override {
-    plane_->all_reduce(group, data, wait);
+  void all_reduce(std::span<const int> group, std::span<const double> partials,
+                  std::span<float> sum, const Wait& wait) override {
+    plane_->all_reduce(group, partials, sum, wait);
   }
   void send(int peer, std::span<const std::byte> bytes, const Wait& wait) override {
     plane_->send(peer, bytes, wait);

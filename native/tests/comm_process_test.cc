@@ -124,17 +124,17 @@ void a_killed_peer_is_noticed_and_leaves_nothing(TransportKind kind) {
   const PortExchange exchange;
   const auto children = fork_ranks(exchange, 2, kind, [](DataPlane& plane) {
     std::vector<float> data(576);
-    plane.all_reduce(ranks_to(2), data, wait_ms(5000));
+    reduce(plane, ranks_to(2), data, wait_ms(5000));
     for (;;) pause();
   });
   Member member = join(exchange, 0, 2, kind);
   std::vector<float> data(576);
-  member.opened.plane->all_reduce(ranks_to(2), data, wait_ms(5000));
+  reduce(*member.opened.plane, ranks_to(2), data, wait_ms(5000));
   std::string failure;
   int64_t left_at = 0;
   std::thread waiting([&] {
-    failure = failure_of(
-        [&] { member.opened.plane->all_reduce(ranks_to(2), data, wait_ms(30'000, 812)); });
+    failure =
+        failure_of([&] { reduce(*member.opened.plane, ranks_to(2), data, wait_ms(30'000, 812)); });
     left_at = now_ns();
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -143,7 +143,7 @@ void a_killed_peer_is_noticed_and_leaves_nothing(TransportKind kind) {
   waiting.join();
   CHECK(expect_text(failure, begins(failure,
                                     "LINK_CLOSED: rank 0 lost rank 1 in step 812, layer 7, "
-                                    "attention (epoch 3, 0 of 2304 bytes)")));
+                                    "attention (epoch 3, 0 of 4608 bytes)")));
   CHECK(left_at - killed_at < 1'000'000'000);
   CHECK(exit_of(children[0]) == 128 + SIGKILL);
   CHECK(no_segment_is_left());
@@ -158,11 +158,11 @@ void a_stopped_peer_runs_into_the_deadline(TransportKind kind) {
   kill(children[0], SIGSTOP);
   std::vector<float> data(576);
   const std::string failure =
-      failure_of([&] { member.opened.plane->all_reduce(ranks_to(2), data, wait_ms(300, 812)); });
+      failure_of([&] { reduce(*member.opened.plane, ranks_to(2), data, wait_ms(300, 812)); });
   CHECK(expect_text(failure, begins(failure, "LINK_TIMEOUT: rank 0 waited ") &&
                                  contains(failure,
                                           " ms for rank 1 in step 812, layer 7, attention "
-                                          "(epoch 3, 0 of 2304 bytes)")));
+                                          "(epoch 3, 0 of 4608 bytes)")));
   kill(children[0], SIGKILL);
   exit_of(children[0]);
 }

@@ -95,7 +95,7 @@ void check_dot(std::istream& in) {
   testing::AlignedBytes row(quantized_row_bytes(n));
   kernels.quantize_row(act.data(), n, row.data());
   float a8 = 0.0f;
-  kernels.matmul_a8(type, packed.data(), 1, n, row.data(), 1, nullptr, &a8, 1, 0, 1);
+  kernels.matmul_a8(type, packed.data(), 1, n, row.data(), 1, {&a8, nullptr, 1, nullptr, 0}, 0, 1);
   // Each activation is off by at most half a step of absmax/127; the errors have random signs.
   float absmax = 0.0f;
   for (const float a : act) absmax = std::fmax(absmax, std::fabs(a));

@@ -15,7 +15,7 @@ using testing::Random;
 
 namespace {
 
-constexpr uint64_t kRecorded = 0xdfec4ec96665b72dULL;
+constexpr uint64_t kRecorded = 0x26268ae0fa12d467ULL;
 
 class Digest {  // FNV-1a over bytes
  public:
@@ -49,7 +49,12 @@ void add_products(const Kernels& set, Digest& digest, Random& random) {
       testing::AlignedBytes packed(packed_bytes(type, n, k));
       pack_rows(type, w.data(), w_row, 0, k, 0, n, packed.data());
       digest.add(packed.data(), packed.size());
-      set.matmul_a8(type, packed.data(), n, k, acts.data(), rows, x.data(), out.data(), n, 0, n);
+      std::vector<double> partials(out.size());
+      set.matmul_a8(type, packed.data(), n, k, acts.data(), rows,
+                    {nullptr, partials.data(), n, nullptr, 64}, 0, n);
+      digest.add(partials.data(), partials.size() * sizeof(double));
+      set.matmul_a8(type, packed.data(), n, k, acts.data(), rows,
+                    {out.data(), nullptr, n, x.data(), 0}, 0, n);
     } else {
       set.matmul_float(type, w.data(), w_row, k, x.data(), k, rows, nullptr, out.data(), n, 0, n);
     }

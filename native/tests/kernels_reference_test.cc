@@ -108,7 +108,8 @@ void check_a8(const Kernels& set, TensorType type, Random& random) {
     set.quantize_row(x.data() + r * k, k, acts.data() + r * k / 32);
   }
   std::vector<float> out(static_cast<size_t>(rows * n));
-  set.matmul_a8(type, packed.data(), n, k, acts.data(), rows, nullptr, out.data(), n, 0, n);
+  set.matmul_a8(type, packed.data(), n, k, acts.data(), rows, {out.data(), nullptr, n, nullptr, 0},
+                0, n);
   std::vector<float> weights(static_cast<size_t>(k));
   for (int64_t i = 0; i < n; ++i) {
     dequantize_row(type, w.data() + static_cast<size_t>(i) * w_row, 0, k, weights.data());
@@ -159,7 +160,8 @@ void check_cuts(const Kernels& set, TensorType type, Random& random) {
     std::fill(x.begin(), x.end(), 0.0f);
     x[static_cast<size_t>(column)] = 127.0f;  // scale 1: the output is 127 times the weight
     set.quantize_row(x.data(), part, act.data());
-    set.matmul_a8(type, slice.data(), n, part, act.data(), 1, nullptr, out.data(), n, 0, n);
+    set.matmul_a8(type, slice.data(), n, part, act.data(), 1, {out.data(), nullptr, n, nullptr, 0},
+                  0, n);
     for (const int64_t i : {0, 17, 39}) {
       dequantize_row(type, w.data() + static_cast<size_t>(i) * w_row, k0, part, row.data());
       const double weight = static_cast<double>(row[static_cast<size_t>(column)]);

@@ -103,17 +103,28 @@ void check_a8(const Kernels& set, TensorType type, const Shape& s, Random& rando
                              acts.data() + static_cast<size_t>(r) * row_size);
   }
   const std::vector<float> bias = testing::random_floats(s.n, random);
-  for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
-    const int64_t ldo = s.n + 3;
-    std::vector<float> expected(static_cast<size_t>(s.rows * ldo), 77.0f);
-    std::vector<float> got = expected;
-    reference().matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows, b, expected.data(),
-                          ldo, s.n0, s.n1);
-    set.matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows, b, got.data(), ldo, s.n0,
-                  s.n1);
-    report(testing::same_bits(expected, got), set,
-           std::string("matmul_a8 ") + std::string(traits_of(type).name) + " rows " +
-               std::to_string(s.rows) + " n " + std::to_string(s.n) + " k " + std::to_string(s.k));
+  const std::string what = std::string("matmul_a8 ") + std::string(traits_of(type).name) +
+                           " rows " + std::to_string(s.rows) + " n " + std::to_string(s.n) + " k " +
+                           std::to_string(s.k) + " chunk ";
+  const int64_t ld = s.n + 3;
+  for (const int64_t chunk : {0, 64, 128}) {
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      std::vector<float> expected(static_cast<size_t>(s.rows * ld), 77.0f);
+      std::vector<float> got = expected;
+      reference().matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows,
+                            {expected.data(), nullptr, ld, b, chunk}, s.n0, s.n1);
+      set.matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows,
+                    {got.data(), nullptr, ld, b, chunk}, s.n0, s.n1);
+      report(testing::same_bits(expected, got), set, what + std::to_string(chunk));
+    }
+    if (chunk == 0) continue;
+    std::vector<double> expected(static_cast<size_t>(s.rows * ld), 77.0);
+    std::vector<double> got = expected;
+    reference().matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows,
+                          {nullptr, expected.data(), ld, nullptr, chunk}, s.n0, s.n1);
+    set.matmul_a8(type, packed.data(), s.n, s.k, acts.data(), s.rows,
+                  {nullptr, got.data(), ld, nullptr, chunk}, s.n0, s.n1);
+    report(testing::same_bits(expected, got), set, what + std::to_string(chunk) + " in f64");
   }
 }
 

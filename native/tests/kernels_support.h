@@ -129,12 +129,14 @@ inline std::vector<float> random_floats(int64_t count, Random& random) {
   return values;
 }
 
-inline bool same_bits(float a, float b) {
+template <class Number>
+bool same_bits(Number a, Number b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+template <class Number>
+bool same_bits(const std::vector<Number>& a, const std::vector<Number>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!same_bits(a[i], b[i])) {

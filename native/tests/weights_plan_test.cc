@@ -228,7 +228,7 @@ void bytes() {
   wide.kv_type = 0;
   CHECK(make_plan(*held.file, wide).ranks[0].kv_bytes_per_token == 1 * 16 * 2 * 2 * 4);
   // Two all-reduces a layer, each rank sends its 64 floats to the other one.
-  CHECK(two.wire_bytes_per_token == 4 * 2 * 64 * 4 + kCandidateFrameBytes + kVerdictFrameBytes);
+  CHECK(two.wire_bytes_per_token == 4 * 2 * 64 * 8 + kCandidateFrameBytes + kVerdictFrameBytes);
   CHECK(two.collectives_per_token == 5);
 }
 

@@ -28,7 +28,10 @@ struct Topology {
 // each other rank of the plan (the verdict). Sampling with a long tail sends more candidates.
 inline constexpr uint64_t kCandidateFrameBytes = 32;
 inline constexpr uint64_t kVerdictFrameBytes = 24;
-inline constexpr int64_t kFfnPiece = 32;         // columns of the smallest FFN share
+inline constexpr int64_t kFfnPiece = 32;  // columns of the smallest FFN share
+// Columns of ffn_down that are summed in f32; their sums are added in f64 (kernels.h A8Out). Shares
+// end between chunks where that costs little, so that every cut gives the same sums.
+inline constexpr int64_t kFfnChunk = 128;
 inline constexpr int64_t kVocabularyPiece = 16;  // rows of the smallest share of the head
 inline constexpr int64_t kMaxRanks = 256;
 // Ranks of a stage: each waits for all others at once.

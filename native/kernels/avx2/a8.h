@@ -27,6 +27,21 @@ struct A8 {
   static COX_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
   static COX_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
 
+  static COX_INLINE __m256d low(F v) { return _mm256_cvtps_pd(_mm256_castps256_ps128(v)); }
+  static COX_INLINE __m256d high(F v) { return _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)); }
+  static COX_INLINE void widen(double* p, F v) {
+    _mm256_store_pd(p, low(v));
+    _mm256_store_pd(p + 4, high(v));
+  }
+  static COX_INLINE void widen_add(double* p, F v) {
+    _mm256_store_pd(p, _mm256_add_pd(_mm256_load_pd(p), low(v)));
+    _mm256_store_pd(p + 4, _mm256_add_pd(_mm256_load_pd(p + 4), high(v)));
+  }
+  static COX_INLINE F narrow(const double* p) {
+    return _mm256_set_m128(_mm256_cvtpd_ps(_mm256_load_pd(p + 4)),
+                           _mm256_cvtpd_ps(_mm256_load_pd(p)));
+  }
+
   static COX_INLINE F broadcast(const uint8_t* p) {
     float v;
     __builtin_memcpy(&v, p, sizeof v);

@@ -24,6 +24,22 @@ struct A8 {
   static COX_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
   static COX_INLINE void store(float* p, F v) { _mm512_storeu_ps(p, v); }
 
+  static COX_INLINE __m512d low(F v) { return _mm512_cvtps_pd(_mm512_castps512_ps256(v)); }
+  static COX_INLINE __m512d high(F v) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)); }
+  static COX_INLINE void widen(double* p, F v) {
+    _mm512_store_pd(p, low(v));
+    _mm512_store_pd(p + 8, high(v));
+  }
+  static COX_INLINE void widen_add(double* p, F v) {
+    _mm512_store_pd(p, _mm512_add_pd(_mm512_load_pd(p), low(v)));
+    _mm512_store_pd(p + 8, _mm512_add_pd(_mm512_load_pd(p + 8), high(v)));
+  }
+  static COX_INLINE F narrow(const double* p) {
+    const __m256 first = _mm512_cvtpd_ps(_mm512_load_pd(p));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(first), _mm512_cvtpd_ps(_mm512_load_pd(p + 8)),
+                              1);
+  }
+
   static COX_INLINE float read_float(const uint8_t* p) {
     float v;
     __builtin_memcpy(&v, p, sizeof v);

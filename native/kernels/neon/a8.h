@@ -28,6 +28,18 @@ struct A8 {
   static COX_INLINE F load(const float* p) { return vld1q_f32(p); }
   static COX_INLINE void store(float* p, F v) { vst1q_f32(p, v); }
 
+  static COX_INLINE void widen(double* p, F v) {
+    vst1q_f64(p, vcvt_f64_f32(vget_low_f32(v)));
+    vst1q_f64(p + 2, vcvt_high_f64_f32(v));
+  }
+  static COX_INLINE void widen_add(double* p, F v) {
+    vst1q_f64(p, vaddq_f64(vld1q_f64(p), vcvt_f64_f32(vget_low_f32(v))));
+    vst1q_f64(p + 2, vaddq_f64(vld1q_f64(p + 2), vcvt_high_f64_f32(v)));
+  }
+  static COX_INLINE F narrow(const double* p) {
+    return vcvt_high_f32_f64(vcvt_f32_f64(vld1q_f64(p)), vld1q_f64(p + 2));
+  }
+
   static COX_INLINE F broadcast(const uint8_t* p) {
     float v;
     __builtin_memcpy(&v, p, sizeof v);

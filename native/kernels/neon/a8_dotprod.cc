@@ -17,10 +17,9 @@ struct InstructionDot {
 }  // namespace
 
 void matmul_a8_dotprod(TensorType type, const void* packed, int64_t n_total, int64_t k,
-                       const void* acts, int64_t row_count, const float* bias, float* out,
-                       int64_t ldo, int64_t n0, int64_t n1) {
-  vector::matmul_a8<A8<InstructionDot>>(type, packed, n_total, k, acts, row_count, bias, out, ldo,
-                                        n0, n1);
+                       const void* acts, int64_t row_count, const A8Out& out, int64_t n0,
+                       int64_t n1) {
+  vector::matmul_a8<A8<InstructionDot>>(type, packed, n_total, k, acts, row_count, out, n0, n1);
 }
 
 }  // namespace coxswain::kernels::neon

@@ -7,10 +7,9 @@ namespace coxswain::kernels::neon {
 
 const Kernels& table();
 void matmul_a8_plain(TensorType type, const void* packed, int64_t n_total, int64_t k,
-                     const void* acts, int64_t row_count, const float* bias, float* out,
-                     int64_t ldo, int64_t n0, int64_t n1);
+                     const void* acts, int64_t row_count, const A8Out& out, int64_t n0, int64_t n1);
 void matmul_a8_dotprod(TensorType type, const void* packed, int64_t n_total, int64_t k,
-                       const void* acts, int64_t row_count, const float* bias, float* out,
-                       int64_t ldo, int64_t n0, int64_t n1);
+                       const void* acts, int64_t row_count, const A8Out& out, int64_t n0,
+                       int64_t n1);
 
 }  // namespace coxswain::kernels::neon

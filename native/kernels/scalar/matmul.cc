@@ -124,26 +124,37 @@ void quantize_row(const float* x, int64_t k, void* dst) {
 }
 
 void matmul_a8(TensorType type, const void* packed, int64_t n_total, int64_t k, const void* acts,
-               int64_t row_count, const float* bias, float* out, int64_t ldo, int64_t n0,
-               int64_t n1) {
+               int64_t row_count, const A8Out& out, int64_t n0, int64_t n1) {
   (void)n_total;
   const PackLayout layout = layout_of(type);
   const int64_t blocks = k / kActivationBlock;
+  const int64_t chunk = out.chunk == 0 ? blocks : out.chunk / kActivationBlock;
   const uint8_t* base = static_cast<const uint8_t*>(packed);
   const uint8_t* act_bytes = static_cast<const uint8_t*>(acts);
   for (int64_t r = 0; r < row_count; ++r) {
     const uint8_t* act_row = act_bytes + r * static_cast<int64_t>(quantized_row_bytes(k));
     for (int64_t n = n0; n < n1; ++n) {
       const uint8_t* group = base + n / kRowGroup * group_bytes(layout, blocks);
-      float acc = 0.0f;
+      float acc = 0.0f;  // of the chunk
+      double sum = 0.0;  // of the chunks before
       for (int64_t b = 0; b < blocks; ++b) {
+        if (b != 0 && b % chunk == 0) {
+          sum = b == chunk ? static_cast<double>(acc) : sum + static_cast<double>(acc);
+          acc = 0.0f;
+        }
         const PackedBlock block{group + b * code_bytes(layout),
                                 group + blocks * code_bytes(layout) + b * meta_bytes(layout)};
         ActivationBlock act;
         std::memcpy(&act, act_row + b * static_cast<int64_t>(sizeof(act)), sizeof(act));
         acc = accumulate(layout, block, n % kRowGroup, act, acc);
       }
-      out[r * ldo + n] = bias != nullptr ? acc + bias[n] : acc;
+      sum = blocks <= chunk ? static_cast<double>(acc) : sum + static_cast<double>(acc);
+      if (out.sums == nullptr) {
+        out.partials[r * out.ld + n] = sum;
+      } else {
+        const float rounded = static_cast<float>(sum);
+        out.sums[r * out.ld + n] = out.bias != nullptr ? rounded + out.bias[n] : rounded;
+      }
     }
   }
 }

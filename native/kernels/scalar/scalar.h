@@ -7,8 +7,7 @@ namespace coxswain::kernels::scalar {
 
 void quantize_row(const float* x, int64_t k, void* dst);
 void matmul_a8(TensorType type, const void* packed, int64_t n_total, int64_t k, const void* acts,
-               int64_t row_count, const float* bias, float* out, int64_t ldo, int64_t n0,
-               int64_t n1);
+               int64_t row_count, const A8Out& out, int64_t n0, int64_t n1);
 void matmul_float(TensorType type, const void* w, size_t w_row_bytes, int64_t k, const float* x,
                   int64_t ldx, int64_t row_count, const float* bias, float* out, int64_t ldo,
                   int64_t n0, int64_t n1);

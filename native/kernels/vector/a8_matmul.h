@@ -5,9 +5,11 @@
 // vectors hold fewer than 16 rows goes over a group several times (it is in the first-level cache
 // by then). A tile of R activation rows unpacks each block's codes once.
 //
+// Without chunks an output is one chain over all blocks; with them a8_rows adds the chains in f64.
+//
 // O offers: F, I, W (floats, int32 sums, code bytes), kRows, kMaxTile, kSignedCodes (codes of
-// offset 128 are made signed, so nothing is taken back), unpack, dot, and the conversions used
-// below.
+// offset 128 are made signed, so nothing is taken back), unpack, dot, widen, widen_add and narrow
+// (lanes to doubles in memory and back), and the conversions used below.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -134,33 +136,65 @@ struct A8Call {
   int64_t blocks;
   const uint8_t* acts;
   int64_t act_stride;
-  const float* bias;
-  float* out;
-  int64_t ldo;
+  A8Out out;
+  int64_t chunk_blocks;  // all blocks where there are no chunks
 };
+
+// The first `count` of these lanes, plus the bias, into out[0..count).
+template <class O>
+COX_INLINE void store_lanes(typename O::F acc, const float* bias, float* out, int64_t count) {
+  if (count >= O::kRows) {
+    if (bias != nullptr) acc = O::add(acc, O::load(bias));
+    O::store(out, acc);
+    return;
+  }
+  alignas(64) float lanes[O::kRows];
+  O::store(lanes, acc);
+  for (int64_t j = 0; j < count; ++j) out[j] = bias != nullptr ? lanes[j] + bias[j] : lanes[j];
+}
 
 template <class O, TensorType T, int R>
 void a8_rows(const A8Call& call, const uint8_t* group, int64_t r, int64_t n, int64_t count) {
   constexpr PackLayout kLayout = layout_of(T);
   const uint8_t* meta = group + call.blocks * code_bytes(kLayout);
   const uint8_t* acts = call.acts + r * call.act_stride;
+  const float* bias = call.out.bias;
   for (int64_t row = 0; row < count; row += O::kRows) {
-    typename O::F acc[R];
-    a8_tile<O, T, R>(group, meta, row, call.blocks, acts, call.act_stride, acc);
-    const int64_t left = count - row;
-    unroll<R>([&](auto i) COX_INLINE_LAMBDA {
-      float* out = call.out + (r + i) * call.ldo + n + row;
-      if (left >= O::kRows) {
-        if (call.bias != nullptr) acc[i] = O::add(acc[i], O::load(call.bias + n + row));
-        O::store(out, acc[i]);
-      } else {
-        alignas(64) float lanes[O::kRows];
-        O::store(lanes, acc[i]);
-        for (int64_t j = 0; j < left; ++j) {
-          out[j] = call.bias != nullptr ? lanes[j] + call.bias[n + row + j] : lanes[j];
-        }
+    const int64_t first = n + row;
+    const int64_t lanes = count - row < O::kRows ? count - row : O::kRows;
+    alignas(64) double sums[R][O::kRows];
+    for (int64_t b = 0; b < call.blocks; b += call.chunk_blocks) {
+      const int64_t left = call.blocks - b;
+      typename O::F acc[R];
+      a8_tile<O, T, R>(group + b * code_bytes(kLayout), meta + b * meta_bytes(kLayout), row,
+                       left < call.chunk_blocks ? left : call.chunk_blocks,
+                       acts + b * static_cast<int64_t>(sizeof(ActivationBlock)), call.act_stride,
+                       acc);
+      if (call.out.chunk == 0) {
+        unroll<R>([&](auto i) COX_INLINE_LAMBDA {
+          store_lanes<O>(acc[i], bias != nullptr ? bias + first : nullptr,
+                         call.out.sums + (r + i) * call.out.ld + first, lanes);
+        });
+        break;
       }
-    });
+      unroll<R>([&](auto i) COX_INLINE_LAMBDA {
+        if (b == 0) {
+          O::widen(sums[i], acc[i]);
+        } else {
+          O::widen_add(sums[i], acc[i]);
+        }
+      });
+    }
+    if (call.out.chunk == 0) continue;
+    for (int i = 0; i < R; ++i) {
+      const int64_t at = (r + i) * call.out.ld + first;
+      if (call.out.sums != nullptr) {
+        store_lanes<O>(O::narrow(sums[i]), bias != nullptr ? bias + first : nullptr,
+                       call.out.sums + at, lanes);
+      } else {
+        for (int64_t j = 0; j < lanes; ++j) call.out.partials[at + j] = sums[i][j];
+      }
+    }
   }
 }
 
@@ -194,17 +228,15 @@ void matmul_a8_of(const A8Call& call, int64_t row_count, int64_t n0, int64_t n1)
 
 template <class O>
 void matmul_a8(TensorType type, const void* packed, int64_t n_total, int64_t k, const void* acts,
-               int64_t row_count, const float* bias, float* out, int64_t ldo, int64_t n0,
-               int64_t n1) {
+               int64_t row_count, const A8Out& out, int64_t n0, int64_t n1) {
   (void)n_total;
   const int64_t blocks = k / kActivationBlock;
   const A8Call call{static_cast<const uint8_t*>(packed),
                     blocks,
                     static_cast<const uint8_t*>(acts),
                     blocks * static_cast<int64_t>(sizeof(ActivationBlock)),
-                    bias,
                     out,
-                    ldo};
+                    out.chunk == 0 ? blocks : out.chunk / kActivationBlock};
   switch (type) {
 #define COX_A8_CASE(name) \
   case TensorType::name:  \

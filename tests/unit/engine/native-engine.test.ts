@@ -40,7 +40,7 @@ afterEach(async () => {
 describe('a native engine', () => {
   it('says what it loaded', async () => {
     const facts = await makeEngine().load(OPTIONS);
-    expect(facts).toMatchObject({ vocab: 512, context: 512, numericsId: 'cpu1-a8' });
+    expect(facts).toMatchObject({ vocab: 512, context: 512, numericsId: 'cpu2-a8' });
     expect(facts.fingerprint).toMatch(/^[0-9a-f]{64}$/);
     expect(facts.planHash).toMatch(/^[0-9a-f]{64}$/);
     expect(facts.weightBytes).toBeGreaterThan(500_000);
