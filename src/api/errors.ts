@@ -1,7 +1,7 @@
 // Anything thrown -> what an OpenAI client sees: status, headers and the body {error: {...}}.
 // Clients decide about retries by status, `type` and Retry-After, so `type` always fits the status
-// class, and every 429 and 503 carries Retry-After. Messages of internal failures stay in the log:
-// they may hold paths and addresses.
+// class, and every 429 and 503 carries Retry-After. Messages of internal failures stay in the log; those
+// of failures that clients are told of lose the paths of this host's files.
 import type { ErrorCode, ErrorTraits } from '../base/error-codes.ts';
 import { type CoxswainError, toCoxswainError } from '../base/errors.ts';
 
@@ -66,8 +66,18 @@ function retryHeaders(error: CoxswainError, traits: ErrorTraits): Record<string,
 }
 
 function publicMessage(error: CoxswainError, requestId: string): string {
-  if (error.traits.httpStatus !== 500 || SPOKEN_FAULTS.has(error.code)) return error.message;
+  const { httpStatus } = error.traits;
+  if (httpStatus < 500) return error.message;
+  if (httpStatus !== 500 || SPOKEN_FAULTS.has(error.code)) return withoutPaths(error.message);
   return `The server failed while working on this request; its log has the cause under ${requestId}.`;
+}
+
+/** File names of this host: /srv/x, ~/x, ../x, file:///x, C:\\x, models/x.gguf. */
+const PATH =
+  /(?<![\w/.~-])(?:(?:file:\/\/|~|\.{1,2})?\/|[A-Za-z]:\\)[^\s'"`()[\]{}<>,;:]+|[^\s'"`()[\]{}<>,;:]*[/\\][^\s'"`()[\]{}<>,;:]*\.gguf/g;
+
+function withoutPaths(sentence: string): string {
+  return sentence.replace(PATH, '[path]');
 }
 
 function publicType(status: number): string {

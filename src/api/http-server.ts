@@ -87,7 +87,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   const routes = allRoutes(options.backend, calls, metrics);
   addHooks(app, { ...options, limits, metrics, routes });
   addBodies(app, limits);
-  addErrors(app, options.log);
+  addErrors(app);
   for (const route of routes) addRoute(app, route);
   return {
     listen: async (port, host) => {
@@ -192,11 +192,10 @@ function addBodies(app: FastifyInstance, limits: HttpLimits): void {
   );
 }
 
-function addErrors(app: FastifyInstance, log: Logger): void {
+function addErrors(app: FastifyInstance): void {
   app.setErrorHandler((thrown: unknown, request, reply) => {
     const error = ofFramework(thrown, null);
     request.exchange.error = error;
-    if (error.traits.httpStatus === 500) log.error({ req: request.id, err: error }, 'call failed');
     // The rest of the body is not wanted.
     if (error.code === 'REQUEST_TOO_LARGE') reply.header('connection', 'close');
     // The client that would read it is gone.

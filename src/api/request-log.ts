@@ -1,4 +1,5 @@
-// The one row a request leaves in the log. Lengths and times only: never text, keys or user ids.
+// The one row a request leaves in the log. Lengths and times only: never text, keys or user ids. What the
+// server could not do has a row of its own with the whole reason, which clients do not get.
 import type { Logger } from 'pino';
 import type { Exchange } from './exchange.ts';
 
@@ -7,8 +8,15 @@ const POLLED = new Set(['/health', '/metrics', '/']);
 
 export function logRequest(log: Logger, exchange: Exchange, status: number, nowMs: number): void {
   const row = requestRow(exchange, status, nowMs);
+  logFailure(log, exchange);
   if (POLLED.has(exchange.endpoint) && status < 400) log.debug(row, 'request');
   else log.info(row, 'request');
+}
+
+function logFailure(log: Logger, { id: req, error }: Exchange): void {
+  if (error === null || error.traits.httpStatus < 500) return;
+  if (error.traits.httpStatus === 500) log.error({ req, err: error }, 'call failed');
+  else log.warn({ req, code: error.code, reason: error.message }, 'call failed');
 }
 
 function requestRow(exchange: Exchange, status: number, nowMs: number) {

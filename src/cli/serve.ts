@@ -5,6 +5,7 @@ import type { ClusterConfig } from '../config/schema.ts';
 import { readApiKeys } from '../config/secrets.ts';
 import { serveHttp } from '../coordinator/main.ts';
 import { type ClusterStart, withCluster } from './cluster.ts';
+import { exposureWarning } from './exposure.ts';
 import { print, printJson, say } from './terminal.ts';
 
 export interface ServeOptions {
@@ -24,6 +25,8 @@ export async function serve(options: ServeOptions): Promise<void> {
 
 async function serveUntilStopped({ start, config, json }: ServeOptions): Promise<void> {
   const apiKeys = readApiKeys(config);
+  const warning = exposureWarning(config.host, apiKeys.length);
+  if (warning !== null) say(warning);
   await tryToListen(config.host, config.port);
   return withCluster(start, async (cluster, signal, log) => {
     const { host, port, bodyMax: bodyBytesMax } = config;

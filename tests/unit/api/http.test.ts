@@ -314,12 +314,37 @@ describe('errors', () => {
         expect(answer.status).toBe(httpStatus);
         expect(answer.text).not.toContain(code);
         expect(answer.text).not.toContain(' at ');
+        if (httpStatus >= 500) expect(answer.text).not.toMatch(/someone|gguf/);
         const isLoad = httpStatus === 429 || httpStatus === 503;
         expect(answer.headers.get('retry-after')).toBe(isLoad ? '1' : null);
         expect(answer.json.error.type === 'server_error').toBe(httpStatus >= 500);
       }
     },
   );
+
+  test.each([
+    ['cannot open /srv/models/a b.gguf: gone', 'cannot open [path] b.gguf: gone'],
+    ['"/home/x/m.gguf" is cut short', '"[path]" is cut short'],
+    ['it said: at file:///opt/cox/main.js:3:9', 'it said: at [path]:3:9'],
+    ['see ~/models/m.gguf, ../m.gguf and models/m.gguf', 'see [path], [path] and [path]'],
+    ['rank 1 (10.0.0.2:7070) waited 12 of 40 tokens/s', null],
+    ['LINK_TIMEOUT in step 3, layer 7, attention (epoch 2, 0 of 64 bytes)', null],
+  ])('tell no path: %s', async (sentence, told) => {
+    const refuse = new CoxswainError('RECOVERY_FAILED', sentence);
+    const url = await start({ behaviour: { refuse } });
+    const answer = await post(`${url}/v1/chat/completions`, chat);
+    expect(answer.json.error.message).toBe(told ?? sentence);
+    // Written when the response is over.
+    await expect.poll(() => fixture.rawLog()).toContain(JSON.stringify(sentence).slice(1, -1));
+  });
+
+  test('tell no path in a stream either, and log the whole sentence', async () => {
+    const error = new CoxswainError('RANK_LOST', 'rank 0 lost /home/someone/model.gguf');
+    const url = await start({ behaviour: { failAfter: { tokens: 1, error } } });
+    const answer = await post(`${url}/v1/chat/completions`, { ...chat, stream: true });
+    expect(answer.text).toContain('rank 0 lost [path]');
+    await expect.poll(() => fixture.rawLog()).toContain('/home/someone/model.gguf');
+  });
 
   test('keep what broke inside the server, and log it', async () => {
     const url = await start({ behaviour: { refuse: new TypeError('secret detail') as never } });
