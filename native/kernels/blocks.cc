@@ -134,7 +134,7 @@ uint8_t complete_signs(uint32_t seven) {
 void put_iq2(uint16_t word, uint8_t signs, int g, BlockCodes& out) {
   for (int j = 0; j < 8; ++j) {
     const int magnitude = (word >> (2 * j)) & 3;
-    out.code[8 * g + j] = static_cast<uint8_t>(magnitude | (((signs >> j) & 1) << 3));
+    out.code[8 * g + j] = static_cast<uint8_t>(magnitude | (((signs >> j) & 1) << 2));
   }
 }
 

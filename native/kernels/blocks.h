@@ -8,7 +8,7 @@
 namespace coxswain::kernels {
 
 struct BlockCodes {
-  uint8_t code[32];  // as in PackLayout: 0..15, or 0..255
+  uint8_t code[32];  // below 2^bits of the PackLayout
   uint16_t scale;    // f16 bits, or the E8M0 byte
   uint16_t min;      // f16 bits (m or dmin), 0 without minima
   int8_t sub[2];     // sub-scales; one scale a block stands in both

@@ -1,7 +1,7 @@
 // The value tables behind the codebook types: what a 4-bit code stands for.
 //
 // Every codebook type of this engine has at most 16 signed values, so that it packs to 4 bits:
-// IQ2 three magnitudes (codes 0-2 positive, 8-10 negative), IQ3 eight (0-7 positive, 8-15
+// IQ2 three magnitudes (codes 0-2 positive, 4-6 negative: 3 bits), IQ3 eight (0-7 positive, 8-15
 // negative), IQ4 and MXFP4 sixteen values of their own. The grids (codebook_data.cc) hold magnitude
 // numbers.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace coxswain::kernels {
 
-inline constexpr int8_t kIq2Values[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43, 0, 0, 0, 0, 0};
+inline constexpr int8_t kIq2Values[16] = {8, 25, 43, 0, -8, -25, -43, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 inline constexpr int8_t kIq3XxsValues[16] = {4,  12,  20,  28,  36,  44,  52,  62,
                                              -4, -12, -20, -28, -36, -44, -52, -62};
 inline constexpr int8_t kIq3SValues[16] = {1,  3,  5,  7,  9,  11,  13,  15,

@@ -19,11 +19,12 @@ enum class MinKind {
   kNone,
   kHalf,        // an f16 m is added: acc = fma(m, act.scaled_sum, acc)
   kScaled,      // dmin * mn, one mn a block: acc = fma(-(dmin * mn), act.scaled_sum, acc)
-  kScaledHalf,  // one mn for each 16 columns: acc = fma(sum of mn * sums, -(dmin * act.scale), acc)
+  kScaledHalf,  // one mn for each 16 columns: acc = fma(sum of mn * sums, -(dmin * act.scale),
+                // acc); of four bits, as the sub-scale, whose byte it shares
 };
 
 struct PackLayout {
-  int bits;           // 4 or 8 bits a code
+  int bits;           // of a code: 2, 4 or 8, or 3, 5 or 6: their high bits lie apart
   int offset;         // 0 or a power of two; 0 exactly where the type has minima
   Codebook codebook;  // what the codes stand for; kNone: the code minus offset itself
   ScaleKind scale;
@@ -40,26 +41,26 @@ constexpr PackLayout layout_of(TensorType type) {
     case TensorType::kQ4_1:
       return {4, 0, Codebook::kNone, h, 1.0f, 0, MinKind::kHalf};
     case TensorType::kQ5_0:
-      return {8, 16, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
+      return {5, 16, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kQ5_1:
-      return {8, 0, Codebook::kNone, h, 1.0f, 0, MinKind::kHalf};
+      return {5, 0, Codebook::kNone, h, 1.0f, 0, MinKind::kHalf};
     case TensorType::kQ8_0:
       return {8, 128, Codebook::kNone, h, 1.0f, 0, MinKind::kNone};
     case TensorType::kQ2_K:
-      return {4, 0, Codebook::kNone, h, 1.0f, 2, MinKind::kScaledHalf};
+      return {2, 0, Codebook::kNone, h, 1.0f, 2, MinKind::kScaledHalf};
     case TensorType::kQ3_K:
-      return {4, 4, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
+      return {3, 4, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
     case TensorType::kQ4_K:
       return {4, 0, Codebook::kNone, h, 1.0f, 1, MinKind::kScaled};
     case TensorType::kQ5_K:
-      return {8, 0, Codebook::kNone, h, 1.0f, 1, MinKind::kScaled};
+      return {5, 0, Codebook::kNone, h, 1.0f, 1, MinKind::kScaled};
     case TensorType::kQ6_K:
-      return {8, 32, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
+      return {6, 32, Codebook::kNone, h, 1.0f, 2, MinKind::kNone};
     case TensorType::kIQ2_XXS:
-      return {4, 64, Codebook::kIq2, h, 0.125f, 1, MinKind::kNone};
+      return {3, 64, Codebook::kIq2, h, 0.125f, 1, MinKind::kNone};
     case TensorType::kIQ2_XS:
     case TensorType::kIQ2_S:
-      return {4, 64, Codebook::kIq2, h, 0.125f, 2, MinKind::kNone};
+      return {3, 64, Codebook::kIq2, h, 0.125f, 2, MinKind::kNone};
     case TensorType::kIQ3_XXS:
       return {4, 64, Codebook::kIq3Xxs, h, 0.25f, 1, MinKind::kNone};
     case TensorType::kIQ3_S:
@@ -79,7 +80,8 @@ constexpr PackLayout layout_of(TensorType type) {
 }
 
 // Bytes of one 32-column block of a 16-row group: the codes, and beside them the scale record
-//   scale[16] (f16 | u8) · min[16] (f16) · sub[subs][16] (i8) · mn[1 or 2][16] (u8)
+//   scale[16] (f16 | u8) · min[16] (f16) · sub[subs][16] (i8) · mn[16] (u8, kScaled)
+// kScaledHalf: a byte of sub holds the sub-scale in its low half and mn in its high half.
 constexpr int64_t code_bytes(const PackLayout& layout) { return 64 * layout.bits; }
 constexpr int64_t scale_bytes(const PackLayout& layout) {
   return layout.scale == ScaleKind::kHalf ? 32 : 16;
@@ -92,21 +94,34 @@ constexpr int64_t submin_offset(const PackLayout& layout) {
   return sub_offset(layout) + 16 * layout.subs;
 }
 constexpr int64_t meta_bytes(const PackLayout& layout) {
-  const int64_t submins = layout.min == MinKind::kScaled       ? 16
-                          : layout.min == MinKind::kScaledHalf ? 32
-                                                               : 0;
-  return submin_offset(layout) + submins;
+  return submin_offset(layout) + (layout.min == MinKind::kScaled ? 16 : 0);
 }
 // One group: all blocks' codes, then all blocks' scale records, rounded up to a cache line.
 constexpr int64_t group_bytes(const PackLayout& layout, int64_t blocks) {
   return (blocks * (code_bytes(layout) + meta_bytes(layout)) + 63) / 64 * 64;
 }
 
-// Position of column k (0..31) of row r (0..15) in a block's codes: 4 columns of 16 rows make 64
-// bytes. 8 bits: byte (k/4)*64 + r*4 + k%4. 4 bits: columns 16..31 are the high nibbles of columns
-// 0..15.
-constexpr int64_t code_byte(int64_t row, int64_t column) {
-  return column / 4 * 64 + row * 4 + column % 4;
+// Codes of a block lie in planes of fields: a plane of b-bit fields is b lines of 64 bytes. Field
+// (row, column) is in byte row*4 + column%4 of its line. The eight quads of columns (column / 4)
+// are spread over the lines, 8/b to a line:
+//   8, 2 and 1 bits   line quad*b/8, in ascending bits
+//   4 bits            line quad % 4, the low half for quads 0..3 and the high half for 4..7
+// A code of 2, 4 or 8 bits is one plane; of 3, 5, 6 bits a plane of its low 2, 4, 4 bits and behind
+// it one of its high 1, 1, 2 bits.
+constexpr int high_bits(const PackLayout& layout) {
+  return layout.bits == 6 ? 2 : layout.bits == 3 || layout.bits == 5 ? 1 : 0;
+}
+constexpr int low_bits(const PackLayout& layout) { return layout.bits - high_bits(layout); }
+constexpr int64_t field_line(int bits, int64_t column) {
+  const int64_t quad = column / 4;
+  return bits == 4 ? quad % 4 : quad * bits / 8;
+}
+constexpr int field_shift(int bits, int64_t column) {
+  const int quad = static_cast<int>(column / 4);
+  return bits == 4 ? quad / 4 * 4 : quad * bits % 8;
+}
+constexpr int64_t field_byte(int bits, int64_t row, int64_t column) {
+  return field_line(bits, column) * 64 + row * 4 + column % 4;
 }
 
 // One 32-column block of a quantised activation row; rows are arrays of these.

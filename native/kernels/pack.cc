@@ -19,15 +19,27 @@ void put_u16(uint8_t* p, uint16_t v) {
 // Rows past the matrix have scale 0 and minimum 0, whatever their codes.
 constexpr BlockCodes kEmptyBlock{};
 
+// One plane: bits [from, from + Bits) of the codes of one row.
+template <int Bits>
+void put_plane(const BlockCodes& block, int from, int64_t row, uint8_t* plane) {
+  constexpr unsigned kMask = (1u << Bits) - 1u;
+  uint8_t lines[Bits][4] = {};
+  for (int64_t column = 0; column < 32; ++column) {
+    const unsigned field = (static_cast<unsigned>(block.code[column]) >> from) & kMask;
+    uint8_t& byte = lines[field_line(Bits, column)][column % 4];
+    byte = static_cast<uint8_t>(byte | (field << field_shift(Bits, column)));
+  }
+  for (int line = 0; line < Bits; ++line) std::memcpy(plane + 64 * line + 4 * row, lines[line], 4);
+}
+
 void put_codes(const PackLayout& layout, const BlockCodes& block, int64_t row, uint8_t* codes) {
-  if (layout.bits == 8) {
-    for (int64_t c = 0; c < 32; ++c) codes[code_byte(row, c)] = block.code[c];
-    return;
-  }
-  for (int64_t c = 0; c < 16; ++c) {
-    codes[code_byte(row, c)] =
-        static_cast<uint8_t>(block.code[c] | (static_cast<unsigned>(block.code[c + 16]) << 4));
-  }
+  const int low = low_bits(layout);
+  const int high = high_bits(layout);
+  if (low == 8) put_plane<8>(block, 0, row, codes);
+  if (low == 4) put_plane<4>(block, 0, row, codes);
+  if (low == 2) put_plane<2>(block, 0, row, codes);
+  if (high == 2) put_plane<2>(block, low, row, codes + 64 * low);
+  if (high == 1) put_plane<1>(block, low, row, codes + 64 * low);
 }
 
 void put_meta(const PackLayout& layout, const BlockCodes& block, int64_t row, uint8_t* meta) {
@@ -40,10 +52,13 @@ void put_meta(const PackLayout& layout, const BlockCodes& block, int64_t row, ui
   for (int i = 0; i < layout.subs; ++i) {
     std::memcpy(meta + sub_offset(layout) + 16 * i + row, &block.sub[i], 1);
   }
-  const int minima = layout.min == MinKind::kScaled       ? 1
-                     : layout.min == MinKind::kScaledHalf ? 2
-                                                          : 0;
-  for (int i = 0; i < minima; ++i) meta[submin_offset(layout) + 16 * i + row] = block.sub_min[i];
+  if (layout.min == MinKind::kScaled) meta[submin_offset(layout) + row] = block.sub_min[0];
+  if (layout.min == MinKind::kScaledHalf) {
+    for (int i = 0; i < 2; ++i) {
+      uint8_t& byte = meta[sub_offset(layout) + 16 * i + row];
+      byte = static_cast<uint8_t>(byte | (static_cast<unsigned>(block.sub_min[i]) << 4));
+    }
+  }
 }
 
 // What the 16 columns of a half have in common: a weight is scale * value - minimum.
@@ -61,7 +76,7 @@ HalfScales scales_of_half(const PackLayout& layout, const BlockCodes& block, int
   return {scale, minimum * static_cast<float>(block.sub_min[half])};
 }
 
-// `values`: what the 16 codes of a 4-bit type stand for, or nullptr.
+// `values`: what the codes of up to 4 bits stand for, or nullptr.
 void dequantize_block(const PackLayout& layout, const float* values, const BlockCodes& block,
                       float* dst) {
   const float offset = static_cast<float>(layout.offset);
@@ -130,15 +145,16 @@ void dequantize_row(TensorType type, const void* src, int64_t k0, int64_t k, flo
   COX_CHECK(k0 % kActivationBlock == 0 && k % kActivationBlock == 0, "whole 32-column blocks");
   const PackLayout layout = layout_of(type);
   float values[16];
-  if (layout.bits == 4) {
-    for (uint8_t code = 0; code < 16; ++code) {
+  const bool few = layout.bits <= 4;
+  if (few) {
+    for (uint8_t code = 0; code < 1 << layout.bits; ++code) {
       values[code] = static_cast<float>(code_value(layout, code));
     }
   }
   BlockCodes block;
   for (int64_t b = 0; b < k / kActivationBlock; ++b) {
     read_block(type, bytes, k0 / kActivationBlock + b, block);
-    dequantize_block(layout, layout.bits == 4 ? values : nullptr, block, dst + 32 * b);
+    dequantize_block(layout, few ? values : nullptr, block, dst + 32 * b);
   }
 }
 

@@ -7,40 +7,41 @@
 namespace coxswain::weights {
 namespace {
 
-// Bytes that 32 columns of one row take when packed: the codes (4 or 8 bits), the scale, the
+// Bytes that 32 columns of one row take when packed: the codes (4 bytes a bit), the scale, the
 // minimum, the integer sub-scales and sub-minima.
 int64_t packed_row_block_bytes(TensorType type) {
-  constexpr int64_t kCodes4 = 16;
-  constexpr int64_t kCodes8 = 32;
   switch (type) {
-    case TensorType::kQ4_0:
-    case TensorType::kIQ4_NL:
-      return kCodes4 + 2;
-    case TensorType::kMXFP4:
-      return kCodes4 + 1;
-    case TensorType::kQ4_1:
-      return kCodes4 + 4;
+    case TensorType::kQ2_K:
+      return 4 * 2 + 6;
     case TensorType::kIQ2_XXS:
-    case TensorType::kIQ3_XXS:
-    case TensorType::kIQ3_S:
-    case TensorType::kIQ4_XS:
-      return kCodes4 + 3;
+      return 4 * 3 + 3;
     case TensorType::kQ3_K:
     case TensorType::kIQ2_XS:
     case TensorType::kIQ2_S:
-      return kCodes4 + 4;
+      return 4 * 3 + 4;
+    case TensorType::kMXFP4:
+      return 4 * 4 + 1;
+    case TensorType::kQ4_0:
+    case TensorType::kIQ4_NL:
+      return 4 * 4 + 2;
+    case TensorType::kIQ3_XXS:
+    case TensorType::kIQ3_S:
+    case TensorType::kIQ4_XS:
+      return 4 * 4 + 3;
+    case TensorType::kQ4_1:
+      return 4 * 4 + 4;
     case TensorType::kQ4_K:
-      return kCodes4 + 6;
-    case TensorType::kQ2_K:
-      return kCodes4 + 8;
+      return 4 * 4 + 6;
     case TensorType::kQ5_0:
-    case TensorType::kQ8_0:
-      return kCodes8 + 2;
+      return 4 * 5 + 2;
     case TensorType::kQ5_1:
-    case TensorType::kQ6_K:
-      return kCodes8 + 4;
+      return 4 * 5 + 4;
     case TensorType::kQ5_K:
-      return kCodes8 + 6;
+      return 4 * 5 + 6;
+    case TensorType::kQ6_K:
+      return 4 * 6 + 4;
+    case TensorType::kQ8_0:
+      return 4 * 8 + 2;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

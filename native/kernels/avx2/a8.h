@@ -69,6 +69,12 @@ struct A8 {
   static COX_INLINE F unsigned_bytes(const uint8_t* p) {
     return to_float(_mm256_cvtepu8_epi32(bytes8(p)));
   }
+  // The low and high halves of 8 bytes.
+  static COX_INLINE void nibbles(const uint8_t* p, F& low, F& high) {
+    const __m256i both = _mm256_cvtepu8_epi32(bytes8(p));
+    low = to_float(_mm256_and_si256(both, _mm256_set1_epi32(15)));
+    high = to_float(_mm256_srli_epi32(both, 4));
+  }
   static COX_INLINE F e8m0(const uint8_t* p) {  // as e8m0_half() of ../scale.h
     const __m256i e = _mm256_cvtepu8_epi32(bytes8(p));
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
@@ -77,48 +83,37 @@ struct A8 {
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, tiny));
   }
 
-  // Code bytes of columns 16*Half .. 16*Half + 15, four columns a register.
-  template <TensorType T, int Half>
-  static COX_INLINE void unpack(const uint8_t* codes, W (&w)[4]) {
+  static COX_INLINE W load_codes(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  // Bits [Shift, Shift + Bits) of each byte, moved to bit To.
+  template <int Shift, int Bits, int To>
+  static COX_INLINE W field(W v) {
+    if constexpr (Bits == 8) {
+      return v;
+    } else {
+      if constexpr (Shift > To) v = _mm256_srli_epi16(v, Shift - To);
+      if constexpr (Shift < To) v = _mm256_slli_epi16(v, To - Shift);
+      return _mm256_and_si256(v, _mm256_set1_epi8(((1 << Bits) - 1) << To));
+    }
+  }
+  static COX_INLINE W join(W a, W b) { return _mm256_or_si256(a, b); }
+  // The numbers that codes stand for in the dot product: signed where the offset is 128.
+  template <TensorType T>
+  static COX_INLINE W code_bytes(W code) {
     constexpr PackLayout kLayout = layout_of(T);
     constexpr bool kSigned = kLayout.offset == 128;
-    vector::unroll<4>([&](auto v) COX_INLINE_LAMBDA {
-      if constexpr (kLayout.bits == 8) {
-        w[v] = load_bytes(codes + 64 * (4 * Half + v));
-        if constexpr (kSigned) w[v] = _mm256_xor_si256(w[v], _mm256_set1_epi8(-128));
-      } else {
-        W raw = load_bytes(codes + 64 * v);
-        if constexpr (Half == 1) raw = _mm256_srli_epi16(raw, 4);
-        raw = _mm256_and_si256(raw, _mm256_set1_epi8(15));
-        if constexpr (kLayout.codebook != Codebook::kNone) {
-          const __m128i table = Lanes::raw16(vector::kCodeTable<T, kSigned>.bytes);
-          raw = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), raw);
-        }
-        w[v] = raw;
-      }
-    });
-  }
-  static COX_INLINE W load_bytes(const uint8_t* p) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    if constexpr (kLayout.codebook != Codebook::kNone) {
+      const __m128i table = Lanes::raw16(vector::kCodeTable<T, kSigned>.bytes);
+      return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), code);
+    }
+    return kSigned ? _mm256_xor_si256(code, _mm256_set1_epi8(-128)) : code;
   }
 
   // The largest code byte of a type, which bounds how many 16-bit products may be added.
   static constexpr int largest_code(TensorType type) {
     const PackLayout layout = layout_of(type);
-    if (layout.codebook == Codebook::kNone) {
-      switch (type) {
-        case TensorType::kQ5_0:
-        case TensorType::kQ5_1:
-        case TensorType::kQ5_K:
-          return 31;
-        case TensorType::kQ6_K:
-          return 63;
-        case TensorType::kQ8_0:
-          return 255;
-        default:
-          return 15;
-      }
-    }
+    if (layout.codebook == Codebook::kNone) return (1 << layout.bits) - 1;
     int largest = 0;
     for (int i = 0; i < 16; ++i) {
       const int code = codebook_value(layout.codebook, i) + layout.offset;

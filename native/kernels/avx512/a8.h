@@ -71,6 +71,12 @@ struct A8 {
   static COX_INLINE F unsigned_bytes(const uint8_t* p) {
     return to_float(_mm512_cvtepu8_epi32(bytes16(p)));
   }
+  // The low and high halves of 16 bytes.
+  static COX_INLINE void nibbles(const uint8_t* p, F& low, F& high) {
+    const __m512i both = _mm512_cvtepu8_epi32(bytes16(p));
+    low = to_float(_mm512_and_si512(both, _mm512_set1_epi32(15)));
+    high = to_float(_mm512_srli_epi32(both, 4));
+  }
   static COX_INLINE F e8m0(const uint8_t* p) {  // as e8m0_half() of ../scale.h
     const __m512i e = _mm512_cvtepu8_epi32(bytes16(p));
     const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
@@ -84,22 +90,24 @@ struct A8 {
     return _mm512_broadcast_i32x4(bytes16(vector::kCodeTable<T, false>.bytes));
   }
 
-  // Code bytes of columns 16*Half .. 16*Half + 15, four columns a register, as unsigned numbers.
-  template <TensorType T, int Half>
-  static COX_INLINE void unpack(const uint8_t* codes, W (&w)[4]) {
-    constexpr PackLayout kLayout = layout_of(T);
-    vector::unroll<4>([&](auto v) COX_INLINE_LAMBDA {
-      if constexpr (kLayout.bits == 8) {
-        w[v] = _mm512_loadu_si512(codes + 64 * (4 * Half + v));
-      } else {
-        W raw = _mm512_loadu_si512(codes + 64 * v);
-        if constexpr (Half == 1) raw = _mm512_srli_epi16(raw, 4);
-        raw = _mm512_and_si512(raw, _mm512_set1_epi8(15));
-        if constexpr (kLayout.codebook != Codebook::kNone)
-          raw = _mm512_shuffle_epi8(table<T>(), raw);
-        w[v] = raw;
-      }
-    });
+  static COX_INLINE W load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  // Bits [Shift, Shift + Bits) of each byte, moved to bit To.
+  template <int Shift, int Bits, int To>
+  static COX_INLINE W field(W v) {
+    if constexpr (Bits == 8) {
+      return v;
+    } else {
+      if constexpr (Shift > To) v = _mm512_srli_epi16(v, Shift - To);
+      if constexpr (Shift < To) v = _mm512_slli_epi16(v, To - Shift);
+      return _mm512_and_si512(v, _mm512_set1_epi8(((1 << Bits) - 1) << To));
+    }
+  }
+  static COX_INLINE W join(W a, W b) { return _mm512_or_si512(a, b); }
+  // The unsigned numbers that codes stand for in the dot product.
+  template <TensorType T>
+  static COX_INLINE W code_bytes(W code) {
+    if constexpr (layout_of(T).codebook == Codebook::kNone) return code;
+    return _mm512_shuffle_epi8(table<T>(), code);
   }
 
   // sum + codes * the 16 activation bytes at q.

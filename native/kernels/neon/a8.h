@@ -73,6 +73,12 @@ struct A8 {
     return to_float(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes4(p))))));
   }
   static COX_INLINE F unsigned_bytes(const uint8_t* p) { return vcvtq_f32_u32(widened(p)); }
+  // The low and high halves of 4 bytes.
+  static COX_INLINE void nibbles(const uint8_t* p, F& low, F& high) {
+    const uint32x4_t both = widened(p);
+    low = vcvtq_f32_u32(vandq_u32(both, vdupq_n_u32(15)));
+    high = vcvtq_f32_u32(vshrq_n_u32(both, 4));
+  }
   static COX_INLINE F e8m0(const uint8_t* p) {  // as e8m0_half() of ../scale.h
     const uint32x4_t e = widened(p);
     const uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
@@ -80,25 +86,30 @@ struct A8 {
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), tiny, normal));
   }
 
-  // Code bytes of columns 16*Half .. 16*Half + 15, four columns a register, as signed numbers.
-  template <TensorType T, int Half>
-  static COX_INLINE void unpack(const uint8_t* codes, W (&w)[4]) {
+  static COX_INLINE W load_codes(const uint8_t* p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
+  // Bits [Shift, Shift + Bits) of each byte, moved to bit To.
+  template <int Shift, int Bits, int To>
+  static COX_INLINE W field(W v) {
+    if constexpr (Bits == 8) return v;
+    uint8x16_t u = vreinterpretq_u8_s8(v);
+    if constexpr (Shift > To) u = vshrq_n_u8(u, Shift - To);
+    if constexpr (Shift < To) u = vshlq_n_u8(u, To - Shift);
+    if constexpr (Shift - To + Bits != 8 || To != 0) {
+      u = vandq_u8(u, vdupq_n_u8(((1 << Bits) - 1) << To));
+    }
+    return vreinterpretq_s8_u8(u);
+  }
+  static COX_INLINE W join(W a, W b) { return vorrq_s8(a, b); }
+  // The signed numbers that codes stand for in the dot product.
+  template <TensorType T>
+  static COX_INLINE W code_bytes(W code) {
     constexpr PackLayout kLayout = layout_of(T);
     constexpr bool kSigned = kLayout.offset == 128;
-    vector::unroll<4>([&](auto v) COX_INLINE_LAMBDA {
-      uint8x16_t raw;
-      if constexpr (kLayout.bits == 8) {
-        raw = vld1q_u8(codes + 64 * (4 * Half + v));
-        if constexpr (kSigned) raw = veorq_u8(raw, vdupq_n_u8(0x80));
-      } else {
-        raw = vld1q_u8(codes + 64 * v);
-        raw = Half == 1 ? vshrq_n_u8(raw, 4) : vandq_u8(raw, vdupq_n_u8(15));
-        if constexpr (kLayout.codebook != Codebook::kNone) {
-          raw = vqtbl1q_u8(vld1q_u8(vector::kCodeTable<T, kSigned>.bytes), raw);
-        }
-      }
-      w[v] = vreinterpretq_s8_u8(raw);
-    });
+    const uint8x16_t u = vreinterpretq_u8_s8(code);
+    if constexpr (kLayout.codebook != Codebook::kNone) {
+      return vreinterpretq_s8_u8(vqtbl1q_u8(vld1q_u8(vector::kCodeTable<T, kSigned>.bytes), u));
+    }
+    return kSigned ? vreinterpretq_s8_u8(veorq_u8(u, vdupq_n_u8(0x80))) : code;
   }
 
   // sum + codes * the 16 activation bytes at q.

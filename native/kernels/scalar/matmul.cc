@@ -60,10 +60,17 @@ uint16_t meta_half(const PackedBlock& block, int64_t offset, int64_t row) {
   return value;
 }
 
+unsigned field_at(int bits, const uint8_t* plane, int64_t row, int64_t column) {
+  const unsigned byte = plane[field_byte(bits, row, column)];
+  return (byte >> field_shift(bits, column)) & ((1u << bits) - 1u);
+}
+
 int weight_at(const PackLayout& layout, const PackedBlock& block, int64_t row, int64_t column) {
-  if (layout.bits == 8) return code_value(layout, block.codes[code_byte(row, column)]);
-  const uint8_t byte = block.codes[code_byte(row, column % 16)];
-  return code_value(layout, static_cast<uint8_t>(column < 16 ? byte & 15 : byte >> 4));
+  const int low = low_bits(layout);
+  const int high = high_bits(layout);
+  unsigned code = field_at(low, block.codes, row, column);
+  if (high > 0) code |= field_at(high, block.codes + 64 * low, row, column) << low;
+  return code_value(layout, static_cast<uint8_t>(code));
 }
 
 // One block of one output: acc after its fused multiply-adds.
@@ -74,8 +81,11 @@ float accumulate(const PackLayout& layout, const PackedBlock& block, int64_t row
   int32_t sum = halves[0] + halves[1];
   if (layout.subs > 0) {
     const uint8_t* subs = block.meta + sub_offset(layout) + row;
-    sum = halves[0] * std::bit_cast<int8_t>(subs[0]) +
-          halves[1] * std::bit_cast<int8_t>(subs[layout.subs == 2 ? 16 : 0]);
+    const bool nibbles = layout.min == MinKind::kScaledHalf;
+    const auto sub = [&](int64_t i) {
+      return nibbles ? subs[i] & 15 : static_cast<int>(std::bit_cast<int8_t>(subs[i]));
+    };
+    sum = halves[0] * sub(0) + halves[1] * sub(layout.subs == 2 ? 16 : 0);
   }
   const uint16_t stored = layout.scale == ScaleKind::kHalf ? meta_half(block, 0, row)
                                                            : static_cast<uint16_t>(block.meta[row]);
@@ -83,11 +93,12 @@ float accumulate(const PackLayout& layout, const PackedBlock& block, int64_t row
   if (layout.min == MinKind::kNone) return acc;
   const float minimum = f16_to_f32(meta_half(block, min_offset(layout), row));
   if (layout.min == MinKind::kHalf) return std::fma(minimum, act.scaled_sum, acc);
-  const uint8_t* submins = block.meta + submin_offset(layout) + row;
   if (layout.min == MinKind::kScaled) {
-    return std::fma(-(minimum * static_cast<float>(submins[0])), act.scaled_sum, acc);
+    const float steps = static_cast<float>(block.meta[submin_offset(layout) + row]);
+    return std::fma(-(minimum * steps), act.scaled_sum, acc);
   }
-  const int32_t weighted = submins[0] * act.neg_sum[0] + submins[16] * act.neg_sum[1];
+  const uint8_t* pairs = block.meta + sub_offset(layout) + row;
+  const int32_t weighted = (pairs[0] >> 4) * act.neg_sum[0] + (pairs[16] >> 4) * act.neg_sum[1];
   return std::fma(static_cast<float>(weighted), minimum * act.scale, acc);
 }
 

@@ -8,8 +8,8 @@
 // Without chunks an output is one chain over all blocks; with them a8_rows adds the chains in f64.
 //
 // O offers: F, I, W (floats, int32 sums, code bytes), kRows, kMaxTile, kSignedCodes (codes of
-// offset 128 are made signed, so nothing is taken back), unpack, dot, widen, widen_add and narrow
-// (lanes to doubles in memory and back), and the conversions used below.
+// offset 128 are made signed, so nothing is taken back), field, join, lookup, dot, widen, widen_add
+// and narrow (lanes to doubles in memory and back), and the conversions used below.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,26 @@ constexpr int log2_of(int value) {
   int log = 0;
   while ((1 << log) < value) ++log;
   return log;
+}
+
+// Code bytes of columns 16*Half .. 16*Half + 15, four columns a register. O::field<shift, bits>
+// takes that field of each byte; O::join(low, high) puts bits of both together.
+template <class O, TensorType T, int Half>
+COX_INLINE void unpack(const uint8_t* codes, typename O::W (&w)[4]) {
+  constexpr PackLayout kLayout = layout_of(T);
+  constexpr int kLow = low_bits(kLayout);
+  constexpr int kHigh = high_bits(kLayout);
+  unroll<4>([&](auto v) COX_INLINE_LAMBDA {
+    constexpr int kColumn = 16 * Half + 4 * decltype(v)::value;
+    typename O::W code = O::template field<field_shift(kLow, kColumn), kLow, 0>(
+        O::load_codes(codes + 64 * field_line(kLow, kColumn)));
+    if constexpr (kHigh > 0) {
+      const uint8_t* plane = codes + 64 * kLow;
+      code = O::join(code, O::template field<field_shift(kHigh, kColumn), kHigh, kLow>(
+                               O::load_codes(plane + 64 * field_line(kHigh, kColumn))));
+    }
+    w[v] = O::template code_bytes<T>(code);
+  });
 }
 
 // -offset * (sum of the activations): where the int32 sum of unsigned codes starts.
@@ -59,14 +79,15 @@ struct BlockScales {
       minimum = O::halves(meta + min_offset(kLayout) + 2 * row);
     }
     unroll<kLayout.subs>([&](auto i) COX_INLINE_LAMBDA {
-      sub[i] = O::signed_bytes(meta + sub_offset(kLayout) + 16 * i + row);
+      const uint8_t* subs = meta + sub_offset(kLayout) + 16 * i + row;
+      if constexpr (kLayout.min == MinKind::kScaledHalf) {
+        O::nibbles(subs, sub[i], sub_min[i]);
+      } else {
+        sub[i] = O::signed_bytes(subs);
+      }
     });
     if constexpr (kLayout.min == MinKind::kScaled) {
       minimum = O::neg(O::mul(minimum, O::unsigned_bytes(meta + submin_offset(kLayout) + row)));
-    } else if constexpr (kLayout.min == MinKind::kScaledHalf) {
-      unroll<2>([&](auto i) COX_INLINE_LAMBDA {
-        sub_min[i] = O::unsigned_bytes(meta + submin_offset(kLayout) + 16 * i + row);
-      });
     }
   }
 
@@ -108,7 +129,7 @@ COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, 
     I sums[R];
     F weighted[R];
     typename O::W w[4];
-    O::template unpack<T, 0>(codes, w);
+    unpack<O, T, 0>(codes, w);
     unroll<R>([&](auto r) COX_INLINE_LAMBDA {
       const uint8_t* act = acts + r * stride;
       sums[r] = O::template dot<T>(initial_sum<O, T>(act, kLayout.subs == 2 ? 0 : 2), w, act);
@@ -117,7 +138,7 @@ COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, 
         sums[r] = initial_sum<O, T>(act, 1);
       }
     });
-    O::template unpack<T, 1>(codes, w);
+    unpack<O, T, 1>(codes, w);
     unroll<R>([&](auto r) COX_INLINE_LAMBDA {
       const uint8_t* act = acts + r * stride;
       F sum = O::to_float(O::template dot<T>(sums[r], w, act + 16));
