@@ -81,6 +81,7 @@ export class CoordinatorLink {
   async run(): Promise<void> {
     const { joinTimeoutMs } = this.options;
     let since = performance.now();
+    let refused: CoxswainError | null = null;
     let backoffMs = BACKOFF_MS_MIN;
     while (!this.stop.signal.aborted) {
       try {
@@ -88,13 +89,15 @@ export class CoordinatorLink {
           since = Number.POSITIVE_INFINITY;
         });
         since = performance.now();
+        refused = null;
         backoffMs = BACKOFF_MS_MIN;
       } catch (thrown) {
         const error = toCoxswainError(thrown);
         if (error.code !== 'CONTROL_LOST') throw error;
         since = Math.min(since, performance.now());
         const refusal = unprovedRefusal(error);
-        if (performance.now() - since > joinTimeoutMs) throw refusal ?? this.joinTimeout(error);
+        refused = refusal ?? refused;
+        if (performance.now() - since > joinTimeoutMs) throw refused ?? this.joinTimeout(error);
         this.report(error, refusal, backoffMs);
       }
       await sleep(backoffMs, undefined, { signal: this.stop.signal }).catch(() => undefined);

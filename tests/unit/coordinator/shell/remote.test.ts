@@ -69,9 +69,12 @@ describe('ranks that join by themselves', () => {
   });
 
   it('with another token are told so and change nothing', async () => {
-    const { join, cluster } = await remoteCluster();
-    const stranger = await join(0, 'not the token of this cluster').exited;
-    expect(stranger.lastWords).toMatch(/same cluster token/);
+    const { join, cluster, fake } = await remoteCluster();
+    join(0, 'not the token of this cluster');
+    const told = () =>
+      fake.logs.find(({ message }) => message === 'refused by someone who proved nothing');
+    await expect.poll(told).toBeDefined();
+    expect(told()?.fields['reason']).toMatch(/same cluster token/);
     join(0);
     join(1);
     expect((await cluster).describe().state).toBe('ready');
