@@ -2,6 +2,9 @@
 // every field stands in native/engine/step_record.h, which these types mirror. They live in base
 // because coordinator, rank, wire and FakeEngine all speak them.
 
+/** Rows of one step at most: longer ones would keep a newcomer waiting and cost memory on every rank. */
+export const STEP_ROWS_MAX = 2048;
+
 export interface SamplerParams {
   readonly temperature: number;
   readonly topK: number;

@@ -2,6 +2,7 @@
 import { basename } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { CoxswainError } from '../base/errors.ts';
+import { STEP_ROWS_MAX } from '../base/step-record.ts';
 import { topologyOf } from '../config/derive.ts';
 import type { ClusterConfig, LogLevel } from '../config/schema.ts';
 import { readClusterToken } from '../config/secrets.ts';
@@ -11,10 +12,10 @@ import { type Flags, modelOf } from './settings.ts';
 export type Cluster = Awaited<ReturnType<typeof openCluster>>;
 type ClusterOptions = Parameters<typeof openCluster>[0];
 
-const JOIN_MS = 120_000;
+/** Ranks of this host load a model from its disk. */
+const LOCAL_JOIN_MS = 120_000;
 /** People start the other hosts by hand. */
 const REMOTE_JOIN_MS = 24 * 3_600_000;
-const STEP_ROWS_MAX = 2048;
 
 export interface ClusterStart {
   readonly flags: Flags;
@@ -78,7 +79,7 @@ async function optionsOf(start: ClusterStart): Promise<ClusterOptions> {
     slots: config.slots,
     queueMax: config.queue,
     stepRowsMax: STEP_ROWS_MAX,
-    joinTimeoutMs: ranks === 'local' ? JOIN_MS : REMOTE_JOIN_MS,
+    joinTimeoutMs: ranks === 'local' ? LOCAL_JOIN_MS : REMOTE_JOIN_MS,
     liveReuse,
     ...(onListening === undefined ? {} : { onListening }),
   };

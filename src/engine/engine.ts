@@ -1,8 +1,9 @@
 // One rank's engine as TypeScript sees it. native-engine.ts is the real one (the addon), fake-engine.ts
 // the simulated one. Record and result bytes: src/wire/step-codec.ts.
 
+import type { Transport } from '../base/transport.ts';
+
 export type KvType = 'f32' | 'f16';
-export type Transport = 'auto' | 'shm' | 'tcp' | 'grpc' | 'fake';
 
 export interface Topology {
   /** Weight of each TP rank; its length is the TP degree. */

@@ -7,7 +7,8 @@ import { createInterface } from 'node:readline';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openCluster } from '../../src/coordinator/main.ts';
 import type { Cluster } from '../../src/coordinator/shell/open-cluster.ts';
-import { CLUSTER_DEFAULTS, type ClusterOptions } from '../../src/coordinator/shell/options.ts';
+import type { ClusterOptions } from '../../src/coordinator/shell/options.ts';
+import { CLUSTER_DEFAULTS } from '../cluster-defaults.ts';
 
 interface LogLine {
   readonly message: string;

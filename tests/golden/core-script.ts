@@ -83,13 +83,8 @@ class Stage {
       case 'cancel':
         return { type: 'request-cancelled', id };
       case 'stopped': {
-        const [, choice, generated] = plain.map(Number);
-        return {
-          type: 'choice-stopped',
-          id,
-          choice: present(choice, 'choice'),
-          generated: present(generated, 'generated'),
-        };
+        const choice = Number(present(plain[1], 'choice'));
+        return { type: 'choice-stopped', id, choice };
       }
       case 'result':
         return this.resultOf(plain, named);

@@ -13,13 +13,8 @@ import type {
   StepResult,
 } from '../../src/base/step-record.ts';
 import { KV_BLOCK_TOKENS } from '../../src/base/step-record.ts';
-import type {
-  EngineEvent,
-  EngineFacts,
-  LinkSpec,
-  Topology,
-  Transport,
-} from '../../src/engine/engine.ts';
+import type { Transport } from '../../src/base/transport.ts';
+import type { EngineEvent, EngineFacts, LinkSpec, Topology } from '../../src/engine/engine.ts';
 import { NativeEngine } from '../../src/engine/native-engine.ts';
 import { decodeStepResult, encodeStepRecord } from '../../src/wire/step-codec.ts';
 

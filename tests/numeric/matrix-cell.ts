@@ -7,7 +7,8 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
 import { present } from '../../src/base/assert.ts';
-import type { Topology, Transport } from '../../src/engine/engine.ts';
+import type { Transport } from '../../src/base/transport.ts';
+import type { Topology } from '../../src/engine/engine.ts';
 import { type ClusterOptions, oracleModel, Session, withCluster } from './driver.ts';
 import { expectPrompt, type OracleCase, type OracleVectors, oracleVectors } from './oracle-case.ts';
 import { OWN_NAMES, ownModel, ownVectors } from './own-case.ts';

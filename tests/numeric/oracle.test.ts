@@ -2,7 +2,8 @@
 // three factors in full with COX_MATRIX=all. Float activations and F32 cache, as the oracle used.
 import { describe, expect, it } from 'vitest';
 import { present } from '../../src/base/assert.ts';
-import type { Topology, Transport } from '../../src/engine/engine.ts';
+import type { Transport } from '../../src/base/transport.ts';
+import type { Topology } from '../../src/engine/engine.ts';
 import { type Cluster, idOf, oracleModel, Session, withCluster } from './driver.ts';
 import {
   clearGreedyCount,

@@ -6,7 +6,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { present } from '../../src/base/assert.ts';
-import type { Topology, Transport } from '../../src/engine/engine.ts';
+import type { Transport } from '../../src/base/transport.ts';
+import type { Topology } from '../../src/engine/engine.ts';
 import { idOf, Session, withCluster } from './driver.ts';
 import { clearGreedyCount, expectPrompt, type OracleVectors } from './oracle-case.ts';
 

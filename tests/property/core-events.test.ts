@@ -82,9 +82,8 @@ class World {
   }
 
   private stopped(): CoreEvent {
-    const { prng } = this;
-    const [choice, generated] = [prng.below(4), prng.below(6)];
-    return { type: 'choice-stopped', id: this.anyId(), choice, generated };
+    const choice = this.prng.below(4);
+    return { type: 'choice-stopped', id: this.anyId(), choice };
   }
 
   private failure(): CoreEvent {

@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest';
 import { createPrng } from '../../src/base/prng.ts';
 import { CoreBench, SHAPE } from '../sim/core-bench.ts';
-import { checkVisit, randomWorkload, tokensToStopAt, type Visit } from '../sim/workload.ts';
+import { checkVisit, randomWorkload, stopsNow, type Visit } from '../sim/workload.ts';
 
 const SEEDS = Number(process.env['COX_PROPERTY_SEEDS'] ?? 250);
 
@@ -73,9 +73,8 @@ function arrive(bench: CoreBench, visit: Visit): void {
   });
   bench.onTokens.set(id, (choice) => {
     const seen = bench.outcomes.get(id).choices[choice];
-    const generated = seen === undefined ? null : tokensToStopAt(visit, seen);
-    if (generated === null) return;
-    bench.clock.after(1, () => bench.event({ type: 'choice-stopped', id, choice, generated }));
+    if (seen === undefined || !stopsNow(visit, seen)) return;
+    bench.clock.after(1, () => bench.event({ type: 'choice-stopped', id, choice }));
   });
 }
 

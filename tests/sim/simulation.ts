@@ -15,7 +15,7 @@ import { generate, prompt } from './requests.ts';
 import { SimCoordinator } from './sim-coordinator.ts';
 import { SimRank } from './sim-rank.ts';
 import { SimStream } from './sim-stream.ts';
-import { checkVisit, POISON, randomWorkload, tokensToStopAt, type Visit } from './workload.ts';
+import { checkVisit, POISON, randomWorkload, stopsNow, type Visit } from './workload.ts';
 
 /** Simulated time after which a request that has not ended counts as forgotten. */
 const PATIENCE_MS = 900_000;
@@ -289,10 +289,9 @@ class Simulation {
       'tokens belong to a visit',
     );
     const seen = present(this.outcomes.get(id).choices[choice], 'the choice exists');
-    const generated = tokensToStopAt(visit, seen);
-    if (generated === null) return;
+    if (!stopsNow(visit, seen)) return;
     this.clock.after(this.prng.uniform() * 4, () => {
-      this.owner.get(id)?.event({ type: 'choice-stopped', id, choice, generated });
+      this.owner.get(id)?.event({ type: 'choice-stopped', id, choice });
     });
   }
 

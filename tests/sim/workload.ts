@@ -103,10 +103,10 @@ function randomScore(prng: Prng, id: string, tokens: number[]): ScoreRequest {
   return score(id, tokens, wants, prng.chance(0.5) ? 1 + prng.below(12) : null);
 }
 
-/** What a client does on seeing tokens: the events to send. */
-export function tokensToStopAt(visit: Visit, choice: ChoiceOutcome): number | null {
-  if (visit.stopAfter === null || choice.reason !== null) return null;
-  return choice.tokens.length >= visit.stopAfter ? visit.stopAfter : null;
+/** Whether the client, who has seen these tokens, stops the choice now. */
+export function stopsNow(visit: Visit, choice: ChoiceOutcome): boolean {
+  if (visit.stopAfter === null || choice.reason !== null) return false;
+  return choice.tokens.length >= visit.stopAfter;
 }
 
 /** Throws unless the client saw exactly what an undisturbed, lonely request would have given it. */

@@ -2,15 +2,13 @@
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import type { CommandModule } from 'yargs';
 import { CoxswainError } from '../../base/errors.ts';
-import type { OutputResult } from '../../base/step-record.ts';
+import { type OutputResult, STEP_ROWS_MAX } from '../../base/step-record.ts';
 import { type Cluster, withCluster } from '../cluster.ts';
 import { withCodec } from '../codec.ts';
 import { summarizeLogits } from '../logits-summary.ts';
 import { addSettings, type Flags, modelOf, readSettings, TOPOLOGY } from '../settings.ts';
 import { printJson } from '../terminal.ts';
 import { parseTokens } from '../token-file.ts';
-
-const CHUNK_MAX = 2048;
 
 export const logitsCommand: CommandModule<object, Flags> = {
   command: 'logits [model]',
@@ -102,10 +100,10 @@ async function openOutput(path: string): Promise<FileHandle> {
 
 function chunkOf(value: unknown): number | null {
   if (value === undefined) return null;
-  if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > CHUNK_MAX) {
+  if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > STEP_ROWS_MAX) {
     throw new CoxswainError(
       'USAGE_INVALID',
-      `--chunk must be a whole number from 1 to ${CHUNK_MAX}`,
+      `--chunk must be a whole number from 1 to ${STEP_ROWS_MAX}`,
     );
   }
   return value as number;

@@ -37,7 +37,6 @@ export interface CoreOptions {
 /** For /health, /metrics and /v1/cluster. */
 export interface CoreStatus {
   readonly state: 'starting' | 'ready' | 'recovering' | 'failed';
-  readonly draining: boolean;
   /** The last epoch that was ready. */
   readonly epoch: number;
   readonly requests: number;
@@ -52,8 +51,6 @@ export interface CoreStatus {
   readonly promptTokens: number;
   readonly preemptions: number;
   readonly epochsLost: number;
-  readonly decodeStepUs: number | null;
-  readonly prefillRowUs: number | null;
 }
 
 export class CoordinatorCore {
@@ -104,7 +101,6 @@ export class CoordinatorCore {
     const cached = kv?.cachedCount ?? 0;
     return {
       state: this.state,
-      draining: this.draining,
       epoch: this.epoch,
       requests: this.requests.count,
       waiting: this.requests.unstartedCount,
@@ -113,7 +109,6 @@ export class CoordinatorCore {
       stepsInFlight: this.work?.flight.count ?? 0,
       ...this.totals,
       ...this.launcher.totals,
-      ...this.rates.measured,
     };
   }
 

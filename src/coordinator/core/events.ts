@@ -55,12 +55,11 @@ export type CoreEvent =
   /** The client is gone. What was computed is kept for reuse. Answered by request-failed REQUEST_CANCELLED
    *  unless the request is over already. */
   | { readonly type: 'request-cancelled'; readonly id: string }
-  /** The shell found a stop string: keep `generated` tokens of this choice, finish it as 'stop'. */
+  /** The shell found a stop string: finish this choice as 'stop'. */
   | {
       readonly type: 'choice-stopped';
       readonly id: string;
       readonly choice: number;
-      readonly generated: number;
     }
   | { readonly type: 'step-result'; readonly rank: number; readonly result: StepResult }
   /** All ranks are joined, linked and idle in this epoch; all slots are empty. */

@@ -1,5 +1,6 @@
 // Predicts how long a step will take from how long steps took: an exponential mean of the time of a
 // decode step and of the time of one prefill row. Times are microseconds of compute of the slowest rank.
+import { STEP_ROWS_MAX } from '../../base/step-record.ts';
 
 /** While anyone decodes, a step should not hold up the next token longer than this. */
 const DECODING_US = 50_000;
@@ -8,7 +9,6 @@ const WAITING_US = 250_000;
 /** Nobody waits: long steps are cheap, but a newcomer or a cancel waits for the steps in flight. */
 const ALONE_US = 500_000;
 const ROWS_MIN = 16;
-const ROWS_MAX = 2048;
 /** Before anything was measured: small enough for a slow machine, large enough to measure. */
 const PROBE_ROWS = 32;
 /** Weight of the newest measurement. */
@@ -44,18 +44,13 @@ export class Rates {
     const budgetUs = { decode: DECODING_US, wait: WAITING_US, none: ALONE_US }[others];
     const decodeUs = decodeRows > 0 ? (this.decodeStepUs ?? 0) : 0;
     const rows = Math.floor((budgetUs - decodeUs) / this.prefillRowUs);
-    return Math.min(ROWS_MAX, Math.max(ROWS_MIN, rows));
+    return Math.min(STEP_ROWS_MAX, Math.max(ROWS_MIN, rows));
   }
 
   predictUs(load: StepLoad): number {
     const rowUs = this.prefillRowUs ?? UNKNOWN_ROW_US;
     const decodeUs = load.decodeRows > 0 ? (this.decodeStepUs ?? load.decodeRows * rowUs) : 0;
     return decodeUs + load.prefillRows * rowUs;
-  }
-
-  /** For people: what the last steps achieved. */
-  get measured(): { readonly decodeStepUs: number | null; readonly prefillRowUs: number | null } {
-    return { decodeStepUs: this.decodeStepUs, prefillRowUs: this.prefillRowUs };
   }
 }
 

@@ -119,8 +119,7 @@ class Generation implements RequestSink {
     for (const token of tokens) {
       this.emit(choice, text.push(token));
       if (!text.stopped) continue;
-      const generated = text.tokenCount;
-      this.driver.dispatch({ type: 'choice-stopped', id: this.id, choice, generated });
+      this.driver.dispatch({ type: 'choice-stopped', id: this.id, choice });
       return;
     }
   }

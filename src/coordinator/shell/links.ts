@@ -3,7 +3,7 @@
 // it is the leader of the last stage (its verdicts go to every rank of the first stage, and all ranks
 // receive all ids).
 import type { Plan } from '../../base/addon.ts';
-import type { ClusterTransport } from './options.ts';
+import type { Transport } from '../../base/transport.ts';
 
 export interface LinkedRank {
   readonly rank: number;
@@ -16,7 +16,7 @@ export interface LinkedRank {
 
 export interface OpenLink {
   readonly peer: number;
-  readonly transport: ClusterTransport;
+  readonly transport: Transport;
   readonly host: string;
   readonly port: number;
 }
@@ -43,7 +43,7 @@ export function linksOf(
   rank: LinkedRank,
   ranks: readonly LinkedRank[],
   plan: Plan,
-  transport: ClusterTransport,
+  transport: Transport,
 ): OpenLink[] {
   const links: OpenLink[] = [];
   for (const [lower, higher] of linkedPairs(plan)) {
@@ -64,7 +64,7 @@ export function linksOf(
 export function transportRefusal(
   ranks: readonly LinkedRank[],
   plan: Plan,
-  transport: ClusterTransport,
+  transport: Transport,
 ): string | null {
   if (transport !== 'shm') return null;
   for (const [lower, higher] of linkedPairs(plan)) {
@@ -81,10 +81,6 @@ export function transportRefusal(
 }
 
 /** Between hosts there is nothing for `auto` to try but tcp. */
-function transportBetween(
-  a: LinkedRank,
-  b: LinkedRank,
-  transport: ClusterTransport,
-): ClusterTransport {
+function transportBetween(a: LinkedRank, b: LinkedRank, transport: Transport): Transport {
   return transport === 'auto' && a.hostId !== b.hostId ? 'tcp' : transport;
 }

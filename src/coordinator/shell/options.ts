@@ -2,16 +2,15 @@
 // configuration; main.ts supplies ClusterDependencies (the addon, the tokenizer, processes), tests supply
 // others (FakeEngine, ranks in the same process).
 import type { Plan, PlanTopology } from '../../base/addon.ts';
+import type { Transport } from '../../base/transport.ts';
 import type { PromptCodec } from '../../prompt/prompt-codec.ts';
-
-export type ClusterTransport = 'auto' | 'shm' | 'tcp' | 'grpc' | 'fake';
 
 export interface ClusterOptions {
   readonly modelPath: string;
   /** The name under which the APIs offer the model. */
   readonly modelName: string;
   readonly topology: PlanTopology;
-  readonly transport: ClusterTransport;
+  readonly transport: Transport;
   /** Control port; ranks dial it. Heartbeat datagrams use the same number over UDP where it is free. */
   readonly listenHost: string;
   /** 0: any free port. */
@@ -35,23 +34,6 @@ export interface ClusterOptions {
   /** Told once ranks can join: for commands that print where. */
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void;
 }
-
-/** Everything but the model, for tests; the CLI's defaults stand in src/config/schema.ts. */
-export const CLUSTER_DEFAULTS = {
-  topology: { split: [1], pp: 1, layers: [], kvType: 'f16', exact: false, context: 0 },
-  transport: 'auto',
-  listenHost: '127.0.0.1',
-  listenPort: 0,
-  token: null,
-  ranks: 'local',
-  threads: 0,
-  kvBytes: null,
-  slots: 32,
-  queueMax: 256,
-  stepRowsMax: 2048,
-  joinTimeoutMs: 120_000,
-  liveReuse: true,
-} as const satisfies Omit<ClusterOptions, 'modelPath' | 'modelName'>;
 
 /** What the coordinator must know of the model file before any rank loads it. */
 export interface ModelFacts {

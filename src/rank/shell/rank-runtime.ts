@@ -3,7 +3,8 @@
 // heartbeats, the frames service and the link to the coordinator.
 import { assert, present } from '../../base/assert.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
-import type { EngineFacts, RankEngine, Transport } from '../../engine/engine.ts';
+import { TRANSPORTS, type Transport } from '../../base/transport.ts';
+import type { EngineFacts, RankEngine } from '../../engine/engine.ts';
 import type { Assign__Output as Assign } from '../../wire/generated/coxswain/v1/Assign.ts';
 import type { CoordinatorBody__Output as CoordinatorBody } from '../../wire/generated/coxswain/v1/CoordinatorBody.ts';
 import type { Hello } from '../../wire/generated/coxswain/v1/Hello.ts';
@@ -22,7 +23,6 @@ import type { RankDependencies, RankOptions } from './options.ts';
 
 const LOADING_INTERVAL_MS = 1000;
 const STATS_INTERVAL_MS = 2000;
-const TRANSPORTS: readonly Transport[] = ['auto', 'shm', 'tcp', 'grpc', 'fake'];
 const IDLE = { epoch: 0, step: 0, item: 0, busy: false };
 
 export class RankRuntime {
@@ -348,7 +348,6 @@ export class RankRuntime {
       buildId: identity.buildId,
       numericsContract: identity.numericsContract,
       fingerprint: identity.fingerprint,
-      modelDigest: '',
       ...this.host,
       dataHost: this.options.dataHost,
       pid: process.pid,

@@ -5,13 +5,12 @@
 import type { Plan } from '../../../../src/base/addon.ts';
 import { CoxswainError } from '../../../../src/base/errors.ts';
 import { type Cluster, openClusterWith } from '../../../../src/coordinator/shell/open-cluster.ts';
-import {
-  CLUSTER_DEFAULTS,
-  type ClusterDependencies,
-  type ClusterOptions,
-  type RankExit,
-  type RankLaunch,
-  type RankProcess,
+import type {
+  ClusterDependencies,
+  ClusterOptions,
+  RankExit,
+  RankLaunch,
+  RankProcess,
 } from '../../../../src/coordinator/shell/options.ts';
 import { FakeEngine, type FakeWorld } from '../../../../src/engine/fake-engine.ts';
 import { FakePlane } from '../../../../src/engine/fake-plane.ts';
@@ -19,6 +18,7 @@ import type { PromptCodec } from '../../../../src/prompt/prompt-codec.ts';
 import type { RankDependencies } from '../../../../src/rank/shell/options.ts';
 import { runRank } from '../../../../src/rank/shell/run-rank.ts';
 import { decodeStepRecord, encodeStepResult } from '../../../../src/wire/step-codec.ts';
+import { CLUSTER_DEFAULTS } from '../../../cluster-defaults.ts';
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 $';
 export const VOCAB = ALPHABET.length;

@@ -18,7 +18,6 @@ const hello = {
   buildId: 'build-1',
   numericsContract: 'n-1',
   fingerprint: model.fingerprint,
-  modelDigest: '',
   host: 'h',
   hostId: 'i',
   dataHost: '127.0.0.1',

@@ -7,7 +7,6 @@ export interface Hello {
   'buildId'?: (string);
   'numericsContract'?: (string);
   'fingerprint'?: (string);
-  'modelDigest'?: (string);
   'host'?: (string);
   'hostId'?: (string);
   'dataHost'?: (string);
@@ -26,7 +25,6 @@ export interface Hello__Output {
   'buildId': (string);
   'numericsContract': (string);
   'fingerprint': (string);
-  'modelDigest': (string);
   'host': (string);
   'hostId': (string);
   'dataHost': (string);
