@@ -9,7 +9,9 @@
 #include <mutex>
 
 #include "addon/async_task.h"
+#include "addon/engine_values.h"
 #include "addon/js_values.h"
+#include "addon/mailbox.h"
 #include "addon/registry.h"
 #include "base/clock.h"
 #include "comm/comm.h"
@@ -18,87 +20,6 @@
 
 namespace coxswain::addon {
 namespace {
-
-struct OutgoingGrpcFrame {
-  int peer;
-  std::vector<std::byte> bytes;
-};
-// A stranger on the data port, shown out.
-struct Refusal {
-  std::string sentence;
-};
-using Message = std::variant<engine::EngineEvent, OutgoingGrpcFrame, Refusal>;
-
-// Both JavaScript listeners behind one thread-safe function.
-class Mailbox : public std::enable_shared_from_this<Mailbox> {
- public:
-  Mailbox(Napi::Env env, const Napi::Function& on_event, const Napi::Function& on_frame)
-      : function_(Napi::ThreadSafeFunction::New(env, on_event, "coxswain engine", 0, 1)),
-        on_frame_(Napi::Persistent(on_frame)) {}
-
-  // Any thread. The queue is as long as what the engine may answer: at most its queued steps.
-  void post(Message message) {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    auto* heap = new Message(std::move(message));
-    const napi_status status = function_.NonBlockingCall(
-        heap, [self = shared_from_this()](Napi::Env env, Napi::Function on_event, Message* item) {
-          const std::unique_ptr<Message> owned(item);
-          if (env == nullptr || self->stopped_) return;
-          self->deliver(env, on_event, *owned);
-        });
-    if (status != napi_ok) delete heap;
-  }
-
-  // JavaScript thread: no listener is called after this.
-  void stop() {
-    stopped_ = true;
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    closed_ = true;
-    function_.Release();
-    on_frame_.Reset();
-  }
-
- private:
-  static Napi::Value bytes_of(Napi::Env env, const std::vector<std::byte>& bytes) {
-    return Napi::Buffer<uint8_t>::Copy(env, reinterpret_cast<const uint8_t*>(bytes.data()),
-                                       bytes.size());
-  }
-
-  void deliver(Napi::Env env, const Napi::Function& on_event, const Message& message) {
-    const Napi::HandleScope scope(env);
-    if (const auto* frame = std::get_if<OutgoingGrpcFrame>(&message)) {
-      on_frame_.Call({Napi::Number::New(env, frame->peer), bytes_of(env, frame->bytes)});
-      return;
-    }
-    Napi::Object object = Napi::Object::New(env);
-    if (const auto* refusal = std::get_if<Refusal>(&message)) {
-      object.Set("kind", "refused");
-      object.Set("message", refusal->sentence);
-      on_event.Call({object});
-      return;
-    }
-    const auto& event = std::get<engine::EngineEvent>(message);
-    const bool result = event.kind == engine::EngineEvent::Kind::kResult;
-    object.Set("kind", result ? "result" : "failed");
-    object.Set("epoch", static_cast<double>(event.epoch));
-    object.Set("step", static_cast<double>(event.step));
-    if (result) {
-      object.Set("bytes", bytes_of(env, event.bytes));
-    } else {
-      object.Set("code", event.code);
-      object.Set("message", event.message);
-    }
-    on_event.Call({object});
-  }
-
-  std::mutex mutex_;
-  bool closed_ = false;   // under mutex_
-  bool stopped_ = false;  // JavaScript thread
-  Napi::ThreadSafeFunction function_;
-  Napi::FunctionReference on_frame_;
-};
 
 // At most one refusal a second reaches JavaScript: a flood of strangers must not fill its queue.
 // Listener thread only.
@@ -139,30 +60,6 @@ struct Loaded {
 struct Opened {
   std::vector<comm::LinkReport> reports;
 };
-
-comm::TransportKind transport_of(Napi::Env env, const std::string& name) {
-  for (const comm::TransportKind kind : {comm::TransportKind::kAuto, comm::TransportKind::kShm,
-                                         comm::TransportKind::kTcp, comm::TransportKind::kGrpc}) {
-    if (name == comm::transport_name(kind)) return kind;
-  }
-  throw Napi::TypeError::New(env, "unknown transport " + name);
-}
-
-std::span<const std::byte> bytes_argument(const Napi::CallbackInfo& info, size_t index) {
-  if (info.Length() <= index || !info[index].IsTypedArray()) {
-    throw Napi::TypeError::New(info.Env(),
-                               "argument " + std::to_string(index) + " is a Uint8Array");
-  }
-  const auto array = info[index].As<Napi::Uint8Array>();
-  return {reinterpret_cast<const std::byte*>(array.Data()), array.ByteLength()};
-}
-
-int peer_argument(const Napi::CallbackInfo& info) {
-  if (info.Length() < 1 || !info[0].IsNumber()) {
-    throw Napi::TypeError::New(info.Env(), "the first argument is a peer's rank");
-  }
-  return info[0].As<Napi::Number>().Int32Value();
-}
 
 class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
  public:
@@ -211,15 +108,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
   Napi::Value load(const Napi::CallbackInfo& info) {
     const std::shared_ptr<Core> core = open_core(info);
     const auto object = info[0].As<Napi::Object>();
-    engine::EngineOptions options;
-    options.path = text_field(object, "path");
-    options.topology = to_topology(object.Get("topology"));
-    options.rank = static_cast<int>(number_field(object, "rank"));
-    options.threads = static_cast<int>(number_field(object, "threads"));
-    options.kv_blocks = static_cast<int64_t>(number_field(object, "kvBlocks"));
-    options.slots_max = static_cast<int64_t>(number_field(object, "slotsMax"));
-    options.step_rows_max = static_cast<int64_t>(number_field(object, "stepRowsMax"));
-    options.share_cores = boolean_field(object, "shareCores");
+    const engine::EngineOptions options = to_engine_options(object);
     const std::string host = text_field(object, "dataHost");
     const std::shared_ptr<Mailbox> mailbox = mailbox_;
     return AsyncTask<Loaded>::start(
@@ -240,42 +129,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
           return Loaded{core->engine->info(), core->fabric->port()};
         },
         // Of the engine itself nothing: close() may have destroyed it since.
-        [](Napi::Env env, Loaded&& loaded) {
-          const engine::EngineInfo& facts = loaded.info;
-          Napi::Object result = Napi::Object::New(env);
-          result.Set("fingerprint", facts.fingerprint);
-          result.Set("planHash", facts.plan_hash);
-          result.Set("numericsId", facts.numerics_id);
-          result.Set("isa", facts.isa);
-          result.Set("weightBytes", static_cast<double>(facts.weight_bytes));
-          result.Set("kvBytes", static_cast<double>(facts.kv_bytes));
-          result.Set("residentBytes", static_cast<double>(facts.resident_bytes));
-          result.Set("context", static_cast<double>(facts.context));
-          result.Set("vocab", static_cast<double>(facts.vocab));
-          result.Set("loadMs", facts.load_ms);
-          result.Set("dataPort", static_cast<double>(loaded.port));
-          return Napi::Value(result);
-        });
-  }
-
-  static comm::EpochSpec epoch_spec(const Napi::Object& object) {
-    comm::EpochSpec spec;
-    spec.epoch = static_cast<uint64_t>(number_field(object, "epoch"));
-    spec.incarnation = text_field(object, "incarnation");
-    spec.rank = static_cast<int>(number_field(object, "rank"));
-    const auto key = object.Get("dataKey").As<Napi::Uint8Array>();
-    spec.data_key.assign(reinterpret_cast<const char*>(key.Data()), key.ByteLength());
-    spec.open_timeout_ns = static_cast<int64_t>(number_field(object, "openTimeoutMs") * 1e6);
-    const auto links = object.Get("links").As<Napi::Array>();
-    for (uint32_t i = 0; i < links.Length(); ++i) {
-      const auto link = links.Get(i).As<Napi::Object>();
-      comm::LinkSpec& made = spec.links.emplace_back();
-      made.peer = static_cast<int>(number_field(link, "peer"));
-      made.transport = transport_of(object.Env(), text_field(link, "transport"));
-      made.host = text_field(link, "host");
-      made.port = static_cast<uint16_t>(number_field(link, "port"));
-    }
-    return spec;
+        [](Napi::Env env, Loaded&& loaded) { return facts_of(env, loaded.info, loaded.port); });
   }
 
   static std::unique_ptr<comm::DataPlane> open_plane(Core& core, const comm::EpochSpec& spec,
@@ -301,7 +155,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
   Napi::Value open_epoch(const Napi::CallbackInfo& info) {
     const std::shared_ptr<Core> core = loaded_core(info);
     const auto object = info[0].As<Napi::Object>();
-    const comm::EpochSpec spec = epoch_spec(object);
+    const comm::EpochSpec spec = to_epoch_spec(object);
     const auto first_step = static_cast<uint64_t>(number_field(object, "firstStep"));
     core->abandon->store(true);
     const auto abandon = std::make_shared<std::atomic<bool>>(false);
@@ -327,19 +181,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
           core->bridge_in_use = bridge;
           return opened;
         },
-        [](Napi::Env env, Opened&& opened) {
-          Napi::Array list = Napi::Array::New(env, opened.reports.size());
-          for (size_t i = 0; i < opened.reports.size(); ++i) {
-            const comm::LinkReport& report = opened.reports[i];
-            Napi::Object link = Napi::Object::New(env);
-            link.Set("peer", report.peer);
-            link.Set("transport", comm::transport_name(report.transport));
-            link.Set("interface", report.interface);
-            link.Set("roundTripUs", report.round_trip_us);
-            list.Set(static_cast<uint32_t>(i), link);
-          }
-          return Napi::Value(list);
-        });
+        [](Napi::Env env, Opened&& opened) { return links_of(env, opened.reports); });
   }
 
   void submit(const Napi::CallbackInfo& info) {
@@ -365,24 +207,12 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
 
   Napi::Value progress(const Napi::CallbackInfo& info) {
     const std::shared_ptr<Core> core = loaded_core(info);
-    const engine::Progress now = core->engine->progress();
-    Napi::Object result = Napi::Object::New(info.Env());
-    result.Set("epoch", static_cast<double>(now.epoch));
-    result.Set("step", static_cast<double>(now.step));
-    result.Set("item", static_cast<double>(now.item));
-    result.Set("busy", now.busy);
-    return result;
+    return progress_of(info.Env(), core->engine->progress());
   }
 
   Napi::Value counters(const Napi::CallbackInfo& info) {
     const std::shared_ptr<Core> core = loaded_core(info);
-    const comm::DataPlane::Counters now = core->engine->counters();
-    Napi::Object result = Napi::Object::New(info.Env());
-    result.Set("collectives", static_cast<double>(now.collectives));
-    result.Set("bytesSent", static_cast<double>(now.bytes_sent));
-    result.Set("bytesReceived", static_cast<double>(now.bytes_received));
-    result.Set("waitNs", static_cast<double>(now.wait_ns));
-    return result;
+    return counters_of(info.Env(), core->engine->counters());
   }
 
   // Fresh ports for the links of the next epoch; frames may be delivered from now on.
