@@ -48,7 +48,7 @@ void bench(const Kernels& kernels, KvType type, int64_t depth) {
   std::vector<const void*> pointers;
   for (int64_t b = 0; b < 2 * blocks; ++b) {
     uint8_t* block = memory.data() + static_cast<size_t>(b) * block_bytes;
-    kernels.store_kv(values.data(), kKvBlockTokens * kDim, type, block);
+    testing::fill_block(kernels, values.data(), kDim, type, b < blocks, block);
     pointers.push_back(block);
   }
   const std::vector<float> q = testing::random_floats(kChunk * kHeads * kDim, random);

@@ -48,9 +48,11 @@ KvBlocks::~KvBlocks() {
 
 void KvBlocks::copy(int64_t from, int64_t to, int64_t rows) {
   const size_t bytes = static_cast<size_t>(rows) * row_bytes_;
+  constexpr int64_t kGroup = kernels::kKeyGroup;
+  const size_t key_bytes = static_cast<size_t>((rows + kGroup - 1) / kGroup * kGroup) * row_bytes_;
   for (int64_t layer = 0; layer < geometry_.layers; ++layer) {
     for (int64_t head = 0; head < geometry_.kv_heads; ++head) {
-      std::memcpy(keys(layer, to, head), keys(layer, from, head), bytes);
+      std::memcpy(keys(layer, to, head), keys(layer, from, head), key_bytes);
       std::memcpy(values(layer, to, head), values(layer, from, head), bytes);
     }
   }

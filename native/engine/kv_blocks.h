@@ -2,8 +2,8 @@
 // so that no allocation inside a step can fail. The coordinator allots block ids, the same on all
 // ranks.
 //
-// Layout: (layer, block, KV head) -> keys (256, head_dim), then values (256, head_dim), of the KV
-// type. Owner: the executor thread.
+// Layout: (layer, block, KV head) -> keys, 16 groups of (head_dim, 16 tokens), then values (256,
+// head_dim), of the KV type. Owner: the executor thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,6 @@ class KvBlocks {
 
   uint64_t bytes() const { return bytes_; }
   const KvGeometry& geometry() const { return geometry_; }
-  // (256, head_dim) of the KV type.
   std::byte* keys(int64_t layer, int64_t block, int64_t head) const {
     return base_ +
            static_cast<size_t>((layer * geometry_.blocks + block) * geometry_.kv_heads + head) *

@@ -239,15 +239,15 @@ void ProgramRunner::run_row_op(const RowOp& op, const Batch& batch, const Window
 
 void ProgramRunner::store_kv(const RowOp& op, const Batch& batch, int64_t row) const {
   const size_t index = static_cast<size_t>(row);
-  const size_t offset = batch.kv_row[index] * kv_.row_bytes();
+  const size_t offset = static_cast<size_t>(batch.kv_row[index]) * kv_.row_bytes();
   const float* k = row_of(op.a, row, 0);
   const float* v = row_of(op.b, row, 0);
   for (int64_t head = 0; head < model_.kv_heads; ++head) {
     const int64_t at = head * model_.head_dim;
-    kernels_.store_kv(k + at, model_.head_dim, kv_.geometry().type,
-                      kv_.keys(op.layer, batch.kv_block[index], head) + offset);
-    kernels_.store_kv(v + at, model_.head_dim, kv_.geometry().type,
-                      kv_.values(op.layer, batch.kv_block[index], head) + offset);
+    kernels_.store_key(k + at, model_.head_dim, kv_.geometry().type,
+                       kv_.keys(op.layer, batch.kv_block[index], head), batch.kv_row[index]);
+    kernels_.store_value(v + at, model_.head_dim, kv_.geometry().type,
+                         kv_.values(op.layer, batch.kv_block[index], head) + offset);
   }
 }
 

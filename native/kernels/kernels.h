@@ -27,6 +27,7 @@ namespace coxswain::kernels {
 inline constexpr int64_t kActivationBlock = 32;  // columns that share one int8 activation scale
 inline constexpr int64_t kRowGroup = 16;         // weight rows interleaved in one packed group
 inline constexpr int64_t kKvBlockTokens = 256;   // positions in one KV block
+inline constexpr int64_t kKeyGroup = 16;         // tokens whose keys share a vector
 
 enum class Isa { kScalar, kAvx2, kAvx512, kNeon };
 const char* isa_name(Isa isa);
@@ -50,9 +51,9 @@ struct AttentionArgs {
   int64_t head_dim;
   float scale;
   KvType type;
-  const void* const* k;  // per KV block: (256, head_dim) of `type`
-  const void* const* v;
-  float* out;  // (row_count, heads, head_dim), stride out_row_stride
+  const void* const* k;  // per KV block: 16 groups of 16 tokens, each (head_dim, 16) of `type`
+  const void* const* v;  // per KV block: (256, head_dim) of `type`
+  float* out;            // (row_count, heads, head_dim), stride out_row_stride
   int64_t out_row_stride;
   float* scratch;  // attention_scratch_floats(heads, head_dim) floats, one per thread
 };
@@ -93,7 +94,9 @@ struct Kernels {
   // x: (heads, head_dim); cos, sin: n_rot/2 values of this position.
   void (*rope)(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float* cos,
                const float* sin, RopeStyle style);
-  void (*store_kv)(const float* x, int64_t n, KvType type, void* dst);
+  // x: head_dim values of one token. Keys lie 16 tokens to a vector: each goes to its group's lane.
+  void (*store_value)(const float* x, int64_t head_dim, KvType type, void* dst);
+  void (*store_key)(const float* x, int64_t head_dim, KvType type, void* block, int64_t token);
   void (*attention)(const AttentionArgs& args);
 
   // --- logits

@@ -95,7 +95,7 @@ void add_attention(const Kernels& set, Digest& digest, Random& random) {
   for (int i = 0; i < 4; ++i) {
     const std::vector<float> values = testing::random_floats(kKvBlockTokens * dim, random);
     blocks.emplace_back(static_cast<size_t>(2 * kKvBlockTokens * dim));
-    set.store_kv(values.data(), kKvBlockTokens * dim, KvType::kF16, blocks.back().data());
+    testing::fill_block(set, values.data(), dim, KvType::kF16, i < 2, blocks.back().data());
   }
   for (const auto& block : blocks) pointers.push_back(block.data());
   const std::vector<float> q = testing::random_floats(rows * heads * dim, random);

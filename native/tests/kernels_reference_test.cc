@@ -200,12 +200,13 @@ struct Cache {
   std::vector<const void*> pointers;
 };
 
-Cache make_cache(const Kernels& set, const std::vector<float>& values, int64_t dim, KvType type) {
+Cache make_cache(const Kernels& set, const std::vector<float>& values, int64_t dim, KvType type,
+                 bool keys) {
   Cache cache;
   const int64_t per_block = kKvBlockTokens * dim;
   for (size_t at = 0; at < values.size(); at += static_cast<size_t>(per_block)) {
     cache.blocks.emplace_back(static_cast<size_t>(per_block) * kv_element_bytes(type));
-    set.store_kv(values.data() + at, per_block, type, cache.blocks.back().data());
+    testing::fill_block(set, values.data() + at, dim, type, keys, cache.blocks.back().data());
   }
   for (const auto& block : cache.blocks) cache.pointers.push_back(block.data());
   return cache;
@@ -220,8 +221,8 @@ void check_attention(const Kernels& set, KvType type, Random& random) {
   std::vector<float> v = testing::random_floats(3 * kKvBlockTokens * dim, random);
   for (float& value : k) value = f16_to_f32(f32_to_f16(value));
   for (float& value : v) value = f16_to_f32(f32_to_f16(value));
-  const Cache keys = make_cache(set, k, dim, type);
-  const Cache values = make_cache(set, v, dim, type);
+  const Cache keys = make_cache(set, k, dim, type, true);
+  const Cache values = make_cache(set, v, dim, type, false);
   const int64_t stride = heads * dim;
   const std::vector<float> q = testing::random_floats(rows * stride, random);
   std::vector<float> out(q.size());

@@ -211,9 +211,14 @@ void check_elementwise(const Kernels& set, Random& random) {
       std::vector<uint8_t> d = c;
       std::vector<float> wide = special;
       if (n > 4) wide[4] = 65519.9f, wide[3] = 65520.0f, wide[2] = 5.9e-8f, wide[1] = kNan;
-      reference().store_kv(wide.data(), n, type, c.data());
-      set.store_kv(wide.data(), n, type, d.data());
-      report(c == d, set, "store_kv" + size);
+      reference().store_value(wide.data(), n, type, c.data());
+      set.store_value(wide.data(), n, type, d.data());
+      report(c == d, set, "store_value" + size);
+      std::vector<uint8_t> e(kv_element_bytes(type) * count * 32, 9);
+      std::vector<uint8_t> f = e;
+      reference().store_key(wide.data(), n, type, e.data(), 21);
+      set.store_key(wide.data(), n, type, f.data(), 21);
+      report(e == f, set, "store_key" + size);
     }
   }
 }
@@ -267,7 +272,8 @@ void check_attention(const Kernels& set, const AttentionShape& s, KvType type, R
       const int64_t used = std::min(visible - b * kKvBlockTokens, kKvBlockTokens);
       std::fill(values.begin() + used * s.dim, values.end(), kNan);
       storage.emplace_back(block_size);
-      reference().store_kv(values.data(), kKvBlockTokens * s.dim, type, storage.back().data());
+      testing::fill_block(reference(), values.data(), s.dim, type, which == 0,
+                          storage.back().data());
     }
   }
   for (size_t i = 0; i < storage.size(); ++i) {

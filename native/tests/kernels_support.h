@@ -148,4 +148,18 @@ bool same_bits(const std::vector<Number>& a, const std::vector<Number>& b) {
   return true;
 }
 
+// A KV block from 256 rows of head_dim floats.
+inline void fill_block(const kernels::Kernels& set, const float* rows, int64_t head_dim,
+                       kernels::KvType type, bool keys, uint8_t* block) {
+  const int64_t row_bytes = head_dim * static_cast<int64_t>(kernels::kv_element_bytes(type));
+  for (int64_t token = 0; token < kernels::kKvBlockTokens; ++token) {
+    const float* row = rows + token * head_dim;
+    if (keys) {
+      set.store_key(row, head_dim, type, block, token);
+    } else {
+      set.store_value(row, head_dim, type, block + token * row_bytes);
+    }
+  }
+}
+
 }  // namespace coxswain::testing

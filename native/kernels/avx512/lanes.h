@@ -17,7 +17,6 @@ struct Lanes {
   static constexpr int kTileWeights = 4;
   static constexpr int kTileRows = 4;
   static constexpr int kKeyQueries = 4;
-  static constexpr int kKeys = 4;
   static constexpr int kValueQueries = 4;
   static constexpr int kValueVectors = 4;
 

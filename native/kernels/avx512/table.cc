@@ -18,7 +18,8 @@ const Kernels& table() {
                                   vector::swiglu<Lanes>,
                                   vector::add<Lanes>,
                                   vector::rope<Lanes>,
-                                  vector::store_kv<Lanes>,
+                                  vector::store_value<Lanes>,
+                                  vector::store_key<Lanes>,
                                   vector::attention<Lanes>,
                                   vector::max_sum_exp<Lanes>};
   return kTable;

@@ -19,7 +19,6 @@ struct Lanes {
   static constexpr int kTileWeights = 2;
   static constexpr int kTileRows = 2;
   static constexpr int kKeyQueries = 2;
-  static constexpr int kKeys = 2;
   static constexpr int kValueQueries = 2;
   static constexpr int kValueVectors = 2;
 

@@ -34,7 +34,8 @@ constexpr Kernels set_with(decltype(Kernels::matmul_a8) matmul_a8) {
           vector::swiglu<Lanes>,
           vector::add<Lanes>,
           vector::rope<Lanes>,
-          vector::store_kv<Lanes>,
+          vector::store_value<Lanes>,
+          vector::store_key<Lanes>,
           vector::attention<Lanes>,
           vector::max_sum_exp<Lanes>};
 }

@@ -24,7 +24,8 @@ float kv_at(KvType type, const void* block, int64_t index) {
 float key_dot(const AttentionArgs& args, const float* q, const void* k, int64_t j) {
   float lanes[16] = {};
   for (int64_t d = 0; d < args.head_dim; ++d) {
-    lanes[d % 16] = std::fma(q[d], kv_at(args.type, k, j * args.head_dim + d), lanes[d % 16]);
+    lanes[d % 16] =
+        std::fma(q[d], kv_at(args.type, k, key_index(j, d, args.head_dim)), lanes[d % 16]);
   }
   return lane_tree(lanes) * args.scale;
 }

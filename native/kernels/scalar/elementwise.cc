@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/half.h"
+#include "kernels/attention_shape.h"
 #include "kernels/scalar/scalar.h"
 
 namespace coxswain::kernels::scalar {
@@ -44,15 +45,27 @@ void rope(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float*
   }
 }
 
-void store_kv(const float* x, int64_t n, KvType type, void* dst) {
+namespace {
+
+void put_element(float x, KvType type, void* dst, int64_t index) {
+  uint8_t* bytes = static_cast<uint8_t*>(dst);
   if (type == KvType::kF32) {
-    std::memcpy(dst, x, static_cast<size_t>(n) * sizeof(float));
+    std::memcpy(bytes + 4 * index, &x, 4);
     return;
   }
-  uint8_t* bytes = static_cast<uint8_t*>(dst);
-  for (int64_t i = 0; i < n; ++i) {
-    const uint16_t half = f32_to_f16(x[i]);
-    std::memcpy(bytes + 2 * i, &half, 2);
+  const uint16_t half = f32_to_f16(x);
+  std::memcpy(bytes + 2 * index, &half, 2);
+}
+
+}  // namespace
+
+void store_value(const float* x, int64_t head_dim, KvType type, void* dst) {
+  for (int64_t d = 0; d < head_dim; ++d) put_element(x[d], type, dst, d);
+}
+
+void store_key(const float* x, int64_t head_dim, KvType type, void* block, int64_t token) {
+  for (int64_t d = 0; d < head_dim; ++d) {
+    put_element(x[d], type, block, key_index(token, d, head_dim));
   }
 }
 
@@ -66,9 +79,9 @@ void max_sum_exp(const float* x, int64_t n, float* max, float* sum) {
 }
 
 const Kernels& table() {
-  static constexpr Kernels kTable{Isa::kScalar, quantize_row, matmul_a8,  matmul_float,
-                                  rms_norm,     swiglu,       add,        rope,
-                                  store_kv,     attention,    max_sum_exp};
+  static constexpr Kernels kTable{Isa::kScalar, quantize_row, matmul_a8, matmul_float,
+                                  rms_norm,     swiglu,       add,       rope,
+                                  store_value,  store_key,    attention, max_sum_exp};
   return kTable;
 }
 

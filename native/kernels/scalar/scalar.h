@@ -16,7 +16,8 @@ void swiglu(const float* gate, const float* up, int64_t n, float* y);
 void add(float* x, const float* y, int64_t n);
 void rope(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float* cos,
           const float* sin, RopeStyle style);
-void store_kv(const float* x, int64_t n, KvType type, void* dst);
+void store_value(const float* x, int64_t head_dim, KvType type, void* dst);
+void store_key(const float* x, int64_t head_dim, KvType type, void* block, int64_t token);
 void attention(const AttentionArgs& args);
 void max_sum_exp(const float* x, int64_t n, float* max, float* sum);
 

@@ -2,7 +2,7 @@
 // scalar/attention.cc.
 //
 // Queries of a tile are numbered row by row, heads inside: their numbers of visible positions
-// ascend. Per KV block: scores (several queries times several keys at once), softmax partial,
+// ascend. Per KV block: scores (several queries times 16 keys at once), softmax partial,
 // weighted sum of V (several queries times several vectors of the head's width, over all keys),
 // merge.
 #pragma once
@@ -82,50 +82,51 @@ class AttentionTile {
     if (left == 1) body(std::integral_constant<int, 1>{}, i);
   }
 
-  // --- scores
-  // ---------------------------------------------------------------------------------------
+  // --- scores: a vector lane is a key. The 16 partial sums of a dot product (columns d % 16) are
+  // vectors then, and their tree needs no shuffle; it is walked depth first, so that few of them
+  // live at a time.
   template <int Q>
   void score_queries(int64_t i, int64_t first) {
-    constexpr int K = Q == 1 ? 4 : L::kKeys;
     const uint8_t* keys = static_cast<const uint8_t*>(args_.k[first / kKvBlockTokens]);
     const int64_t count = seen(i + Q - 1, first);
-    int64_t j = 0;
-    for (; j + K <= count; j += K) score<Q, K>(i, keys, j);
-    for (; j < count; ++j) score<Q, 1>(i, keys, j);
-  }
-
-  template <int Q, int K>
-  COX_INLINE void score(int64_t i, const uint8_t* keys, int64_t j) {
-    F acc[Q * K];
-    unroll<Q * K>([&](auto n) COX_INLINE_LAMBDA { acc[n] = L::zero(); });
     const float* q[Q];
     unroll<Q>([&](auto n) COX_INLINE_LAMBDA { q[n] = query(i + n); });
-    keys += j * dim_ * kBytes;
-    int64_t d = 0;
-    for (; d + 16 <= dim_; d += 16) {
-      F values[Q];
-      unroll<Q>([&](auto n) COX_INLINE_LAMBDA { values[n] = L::load(q[n] + d); });
-      unroll<K>([&](auto m) COX_INLINE_LAMBDA {
-        const F key = L::template load_weight<kElement>(keys + (m * dim_ + d) * kBytes);
-        unroll<Q>([&](auto n) COX_INLINE_LAMBDA {
-          acc[n * K + m] = L::fma(values[n], key, acc[n * K + m]);
-        });
-      });
-    }
-    if (d < dim_) {
-      unroll<K>([&](auto m) COX_INLINE_LAMBDA {
-        const F key = load_tail(keys + (m * dim_ + d) * kBytes, dim_ - d);
-        unroll<Q>([&](auto n) COX_INLINE_LAMBDA {
-          acc[n * K + m] = L::fma(L::load_partial(q[n] + d, dim_ - d), key, acc[n * K + m]);
-        });
-      });
-    }
-    float sums[Q * K < 16 ? 16 : Q * K];
-    reduce<L, Q * K>(acc, sums);
-    for (int64_t n = 0; n < Q; ++n) {
-      for (int64_t m = 0; m < K; ++m) {
-        scores_[(i + n) * kKvBlockTokens + j + m] = sums[n * K + m] * args_.scale;
+    for (int64_t j = 0; j < count; j += kKeyGroup) {
+      F sums[Q];
+      const uint8_t* group = keys + j * dim_ * kBytes;
+      if (dim_ == 64) {
+        add_lanes<Q, 64, 0, 1>(q, group, sums);
+      } else if (dim_ == 128) {
+        add_lanes<Q, 128, 0, 1>(q, group, sums);
+      } else {
+        add_lanes<Q, 0, 0, 1>(q, group, sums);
       }
+      unroll<Q>([&](auto n) COX_INLINE_LAMBDA {
+        L::store(scores_ + (i + n) * kKvBlockTokens + j, L::mul(sums[n], L::set1(args_.scale)));
+      });
+    }
+  }
+
+  // sums = the tree over columns d with d % Step == First % Step. Dim: head_dim, or 0 for any.
+  template <int Q, int Dim, int First, int Step>
+  COX_INLINE void add_lanes(const float* const (&q)[Q], const uint8_t* group, F (&sums)[Q]) const {
+    if constexpr (Step == 16) {
+      unroll<Q>([&](auto n) COX_INLINE_LAMBDA { sums[n] = L::zero(); });
+      const auto add_column = [&](int64_t d) COX_INLINE_LAMBDA {
+        const F key = L::template load_weight<kElement>(group + d * kKeyGroup * kBytes);
+        unroll<Q>([&](auto n)
+                      COX_INLINE_LAMBDA { sums[n] = L::fma(L::set1(q[n][d]), key, sums[n]); });
+      };
+      if constexpr (Dim != 0) {
+        unroll<Dim / 16>([&](auto v) COX_INLINE_LAMBDA { add_column(First + 16 * v); });
+      } else {
+        for (int64_t d = First; d < dim_; d += 16) add_column(d);
+      }
+    } else {
+      add_lanes<Q, Dim, First, 2 * Step>(q, group, sums);
+      F others[Q];
+      add_lanes<Q, Dim, First + Step, 2 * Step>(q, group, others);
+      unroll<Q>([&](auto n) COX_INLINE_LAMBDA { sums[n] = L::add(sums[n], others[n]); });
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/attention_shape.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 #include "kernels/vector/math.h"
@@ -103,7 +104,8 @@ void rope(float* x, int64_t heads, int64_t head_dim, int64_t n_rot, const float*
 }
 
 template <class L>
-void store_kv(const float* x, int64_t n, KvType type, void* dst) {
+void store_value(const float* x, int64_t head_dim, KvType type, void* dst) {
+  const int64_t n = head_dim;
   if (type == KvType::kF32) {
     __builtin_memcpy(dst, x, static_cast<size_t>(n) * sizeof(float));
     return;
@@ -115,6 +117,25 @@ void store_kv(const float* x, int64_t n, KvType type, void* dst) {
     alignas(64) uint8_t last[32];
     L::store_f16(last, L::load_partial(x + i, n - i));
     __builtin_memcpy(bytes + 2 * i, last, static_cast<size_t>(2 * (n - i)));
+  }
+}
+
+// Element by element into the token's lane of its group.
+template <class L, class Element>
+COX_INLINE void scatter_key(const Element* values, int64_t count, void* block, int64_t index) {
+  Element* lane = static_cast<Element*>(block) + index;
+  for (int64_t d = 0; d < count; ++d) lane[d * kKeyGroup] = values[d];
+}
+
+template <class L>
+void store_key(const float* x, int64_t head_dim, KvType type, void* block, int64_t token) {
+  const int64_t index = key_index(token, 0, head_dim);
+  if (type == KvType::kF32) return scatter_key<L>(x, head_dim, block, index);
+  for (int64_t d = 0; d < head_dim; d += 16) {
+    const int64_t count = head_dim - d < 16 ? head_dim - d : 16;
+    alignas(64) uint16_t halves[16];
+    L::store_f16(reinterpret_cast<uint8_t*>(halves), L::load_partial(x + d, count));
+    scatter_key<L>(halves, count, block, index + d * kKeyGroup);
   }
 }
 
