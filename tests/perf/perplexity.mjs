@@ -86,8 +86,7 @@ for (const topology of [
 if (!args['no-peer'] && existsSync(join(here, 'node_modules', 'node-llama-cpp'))) {
   compare(
     'llama.cpp',
-    last(process.execPath, [join(here, 'llama-peer.mjs'), 'perplexity', model, file, WINDOW])
-      .perplexity,
+    last('python3', [join(here, 'llama-perplexity.py'), model, file, WINDOW, 2]).perplexity,
     PEER_BOUND,
   );
 }

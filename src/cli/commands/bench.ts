@@ -80,10 +80,10 @@ export const benchCommand: CommandModule<object, Flags> = {
         default: 5,
         describe: 'Runs counted, after one that is not',
       })
-      .option('limits', {
+      .option('no-limits', {
         type: 'boolean',
-        default: true,
-        describe: "Measure the machine's limits too (two seconds)",
+        default: false,
+        describe: "Do not measure the machine's limits (which takes two seconds)",
       })
       .option('json', { type: 'boolean', default: false, describe: 'Result as JSON' }) as never,
   handler: async (flags) => {
@@ -111,7 +111,7 @@ export const benchCommand: CommandModule<object, Flags> = {
     );
     // The ranks have ended: their cores are free.
     const limits =
-      flags['limits'] === false
+      flags['no-limits'] === true
         ? null
         : await measureLimits(Math.min(measured.threads, cpus().length));
     const shares = limits === null ? [] : await sharesOf(model, { measured, shape, limits });
@@ -165,7 +165,7 @@ function describeLimits(limits: MachineLimits): string {
     peak('bf16', limits.bf16),
     peak('f32', limits.f32),
   ].join(', ');
-  return `This machine with ${limits.threads} threads: reads ${(limits.readBytesPerSecond / 1e9).toFixed(1)} GB/s; operations: ${arithmetic}`;
+  return `This machine with ${limits.threads} ${limits.threads === 1 ? 'thread' : 'threads'}: reads ${(limits.readBytesPerSecond / 1e9).toFixed(1)} GB/s; operations: ${arithmetic}`;
 }
 
 interface BenchOptions {
