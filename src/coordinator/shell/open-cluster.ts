@@ -4,12 +4,10 @@ import { randomBytes } from 'node:crypto';
 import type { Backend, InferenceRequest } from '../../api/backend.ts';
 import type { Plan } from '../../base/addon.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
-import type { StepRecord, StepResult } from '../../base/step-record.ts';
+import type { StepResult } from '../../base/step-record.ts';
 import { isLoopback } from '../../config/derive.ts';
 import { type ControlServer, listenControl } from '../../wire/control-server.ts';
 import { deriveClusterKeys, generateClusterToken } from '../../wire/keys.ts';
-import { sendInParts } from '../../wire/parts.ts';
-import { decodeStepResult, StepEncoder } from '../../wire/step-codec.ts';
 import { CoordinatorCore } from '../core/core.ts';
 import {
   type ClusterDescription,
@@ -31,8 +29,7 @@ import {
   type ScoreOptions,
   score,
 } from './scoring.ts';
-import { StallLimit } from './stall-limit.ts';
-import { StepTimes } from './step-times.ts';
+import { StepTraffic } from './step-traffic.ts';
 import { Supervisor } from './supervisor.ts';
 import { Throughput } from './throughput.ts';
 
@@ -113,9 +110,7 @@ class RunningCluster implements Cluster {
   private readonly supervisor: Supervisor | null;
   private readonly lifecycle: Lifecycle;
   private readonly report: ReportSources;
-  private readonly encoder = new StepEncoder();
-  private readonly stallLimit = new StallLimit();
-  private readonly stepTimes = new StepTimes();
+  private readonly traffic: StepTraffic;
   private readonly prefillRate = new Throughput();
   private readonly decodeRate = new Throughput();
   private server: ControlServer | null = null;
@@ -133,10 +128,15 @@ class RunningCluster implements Cluster {
     this.driver = new CoreDriver({
       core: this.core,
       log,
-      sendStep: (record) => this.sendStep(record),
+      sendStep: (record) => this.traffic.send(record, this.lifecycle.epoch),
       openEpoch: (reason) => void this.lifecycle.recover(reason),
     });
     this.roster = this.makeRoster();
+    this.traffic = new StepTraffic({
+      roster: this.roster,
+      leader: (plan.pp - 1) * plan.tp,
+      onStallLimit: (ms) => this.monitor?.request({ type: 'stall-limit', ms }),
+    });
     this.supervisor = options.ranks === 'local' ? this.makeSupervisor() : null;
     this.lifecycle = new Lifecycle({
       options,
@@ -147,7 +147,7 @@ class RunningCluster implements Cluster {
       supervisor: this.supervisor,
       heartbeatAddress: () => `:${this.monitor?.port ?? 0}`,
       dispatch: (event) => {
-        if (event.type === 'epoch-ready') this.forgetSteps();
+        if (event.type === 'epoch-ready') this.traffic.forget();
         this.driver.dispatch(event);
       },
       log,
@@ -228,7 +228,7 @@ class RunningCluster implements Cluster {
   }
 
   stepOverheadsUs(): readonly number[] {
-    return this.stepTimes.latestUs;
+    return this.traffic.overheadsUs;
   }
 
   close(): Promise<void> {
@@ -356,45 +356,15 @@ class RunningCluster implements Cluster {
     }
   }
 
-  private sendStep(record: StepRecord): void {
-    const { epoch, step, runs } = record;
-    if (epoch !== this.lifecycle.epoch) return;
-    const bytes = this.encoder.encode(record);
-    for (const member of this.roster.members) {
-      sendInParts(bytes, (part, more) =>
-        this.roster.send(member, {
-          // The encoder's buffer is reused, and a message is encoded before send() returns.
-          step: {
-            epoch,
-            step,
-            record: Buffer.from(part.buffer, part.byteOffset, part.length),
-            more,
-          },
-        }),
-      );
-    }
-    let rows = 0;
-    for (const run of runs) rows += 'step' in run.tokens ? 1 : run.tokens.length;
-    this.stepTimes.sent(step, performance.now());
-    const limit = this.stallLimit.sent(step, rows);
-    if (limit !== null) this.monitor?.request({ type: 'stall-limit', ms: limit });
-  }
-
   private onResult(rank: number, bytes: Uint8Array): void {
-    let result: StepResult;
+    let result: StepResult | null;
     try {
-      result = decodeStepResult(bytes);
+      result = this.traffic.take(rank, bytes, this.lifecycle.epoch);
     } catch (thrown) {
       this.roster.lose(rank, 'STEP_INVALID', toCoxswainError(thrown).message);
       return;
     }
-    if (result.epoch !== this.lifecycle.epoch) return;
-    if (rank === (this.plan.pp - 1) * this.plan.tp) {
-      const { step, computeUs, waitUs } = result;
-      this.stallLimit.answered(step, computeUs + waitUs);
-      this.stepTimes.answered(step, computeUs + waitUs, performance.now());
-    }
-    this.driver.dispatch({ type: 'step-result', rank, result });
+    if (result !== null) this.driver.dispatch({ type: 'step-result', rank, result });
   }
 
   private onVerdict(verdict: Verdict): void {
@@ -406,11 +376,6 @@ class RunningCluster implements Cluster {
     const { epoch, step, item } = verdict;
     const where = `epoch ${epoch}, step ${step}, item ${item}`;
     this.roster.lose(rank, 'RANK_STALLED', `it made no progress for ${ms} ms (${where})`);
-  }
-
-  private forgetSteps(): void {
-    this.stallLimit.reset();
-    this.stepTimes.reset();
   }
 
   private sampleRates(): void {

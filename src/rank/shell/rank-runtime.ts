@@ -1,19 +1,18 @@
 // A rank at work: turns control messages and engine events into events of RankCore and runs its effects
 // through one queue, strictly in order (rank/core/events.ts says which are awaited). Owns the engine, the
 // heartbeats, the frames service and the link to the coordinator.
-import { assert, present } from '../../base/assert.ts';
+import { present } from '../../base/assert.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
-import { TRANSPORTS, type Transport } from '../../base/transport.ts';
 import type { EngineFacts, RankEngine } from '../../engine/engine.ts';
 import type { Assign__Output as Assign } from '../../wire/generated/coxswain/v1/Assign.ts';
 import type { CoordinatorBody__Output as CoordinatorBody } from '../../wire/generated/coxswain/v1/CoordinatorBody.ts';
 import type { Hello } from '../../wire/generated/coxswain/v1/Hello.ts';
-import type { Open__Output as Open } from '../../wire/generated/coxswain/v1/Open.ts';
 import { type ClusterKeys, deriveClusterKeys } from '../../wire/keys.ts';
 import { PartJoiner, sendInParts } from '../../wire/parts.ts';
 import { PROTOCOL_VERSION, type ProvedSession } from '../../wire/proof.ts';
-import type { EpochOpening, RankAssignment, RankEffect, RankEvent } from '../core/events.ts';
+import type { RankAssignment, RankEffect, RankEvent } from '../core/events.ts';
 import { RankCore } from '../core/rank-core.ts';
+import { assignmentOf, openingOf } from './assignment.ts';
 import { CoordinatorLink } from './coordinator-link.ts';
 import { type EpochStore, openEpochStore } from './epoch-file.ts';
 import { FramesService } from './frames-service.ts';
@@ -356,47 +355,4 @@ export class RankRuntime {
       threads: this.options.threads,
     };
   }
-}
-
-function assignmentOf(assign: Assign): RankAssignment {
-  const topology = present(assign.topology, 'an assignment has a topology');
-  assert(
-    TRANSPORTS.includes(assign.transport as Transport),
-    'the coordinator knows the transports',
-  );
-  return {
-    rank: assign.rank,
-    topology: {
-      split: topology.split,
-      pp: topology.pp,
-      layers: topology.layerFirst.map((first, index) => [
-        first,
-        present(topology.layerLast[index], 'layer ranges have both ends'),
-      ]),
-      kvType: topology.kvType === 'f32' ? 'f32' : 'f16',
-      exact: topology.exact,
-      context: topology.context,
-    },
-    planHash: assign.planHash,
-    kvBlocks: assign.kvBlocks,
-    slotsMax: assign.slotsMax,
-    stepRowsMax: assign.stepRowsMax,
-    threads: assign.threads,
-    shareCores: assign.shareCores,
-  };
-}
-
-function openingOf(open: Open): EpochOpening {
-  return {
-    epoch: open.epoch,
-    incarnation: open.incarnation,
-    links: open.links.map(({ peer, transport, host, port }) => ({
-      peer,
-      transport: TRANSPORTS.find((name) => name === transport) ?? 'auto',
-      host,
-      port,
-    })),
-    firstStep: open.firstStep,
-    openTimeoutMs: open.openTimeoutMs,
-  };
 }
