@@ -60,6 +60,11 @@ export class Server {
     throw new Error('no rank said how long it took to load');
   }
 
+  async cluster() {
+    const response = await fetch(`${this.url}/v1/cluster`);
+    return response.json();
+  }
+
   async complete(body) {
     const response = await this.post({ temperature: 0, ignore_eos: true, ...body });
     return response.json();
