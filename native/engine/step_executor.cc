@@ -16,9 +16,10 @@ constexpr int64_t kManyRows = 16;
 constexpr size_t kVerdictBytesMax = 64 * 1024;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kPatienceMin = 2000 * kMillisecond;
-// Before anything is measured: weights may still have to come from the disk.
+// Before a step of its kind is measured: weights may still have to come from the disk.
 constexpr int64_t kPatienceUnmeasured = 30'000 * kMillisecond;
 constexpr int64_t kPatienceFactor = 8;
+constexpr int64_t kUnmeasured = -1;
 constexpr int64_t kSpinStep = 1 * kMillisecond;
 constexpr int64_t kSpinShared = 20'000;
 
@@ -91,7 +92,7 @@ std::vector<std::byte> StepExecutor::run(const StepRecord& record, std::span<con
   ++next_step_;
   uint64_t rows_max = 0;
   for (const Run& run : record.runs) rows_max += run.n;
-  recent_ns_[record.step % recent_ns_.size()] = predicted_ns(static_cast<int64_t>(rows_max));
+  predict(static_cast<int64_t>(rows_max));
   pool_.set_spin(options_.share_cores ? kSpinShared : kSpinStep);
 
   collect_verdicts(record, fence);
@@ -107,7 +108,8 @@ std::vector<std::byte> StepExecutor::run(const StepRecord& record, std::span<con
 
   const int64_t waited = static_cast<int64_t>(plane_->counters().wait_ns - waited_before);
   const int64_t busy = std::max<int64_t>(now_ns() - started - waited, 0);
-  measure(batch_.rows(), busy);
+  measure(batch_.rows(), busy, busy + waited);
+  predict(static_cast<int64_t>(rows_max));  // a peer may be in this step for a while yet
   const uint32_t answered =
       head_ != nullptr && head_->leads() ? static_cast<uint32_t>(record.outputs.size()) : 0;
   return result_.finish(answered, microseconds(busy), microseconds(waited));
@@ -190,29 +192,40 @@ comm::Wait StepExecutor::wait_for(const char* phase, const std::atomic<bool>& fe
   return wait;
 }
 
-// A peer may still have to do every step in flight before it comes to this one.
+// A peer may still have to do every step in flight before it comes to this one, and no faster than
+// the slowest rank lets it.
 int64_t StepExecutor::patience_ns() const {
-  if (!measured_) return kPatienceUnmeasured;
   int64_t predicted = 0;
   for (int back = 0; back <= plan_.pp + 1; ++back) {
-    predicted += recent_ns_[(step_ - static_cast<uint64_t>(back)) % recent_ns_.size()];
+    const int64_t recent = recent_ns_[(step_ - static_cast<uint64_t>(back)) % recent_ns_.size()];
+    if (recent == kUnmeasured) return kPatienceUnmeasured;
+    predicted += recent;
   }
   return std::max(kPatienceMin, kPatienceFactor * predicted);
 }
 
-void StepExecutor::measure(int64_t rows, int64_t busy_ns) {
-  if (rows == 0) return;
-  measured_ = true;
-  int64_t& known = row_ns_[rows < kManyRows ? 0 : 1];
-  const int64_t now = busy_ns / rows;
-  // Follows slow steps at once and forgets them slowly.
-  known = std::max(now, known - known / 8 + now / 8);
+void StepExecutor::predict(int64_t rows) {
+  const RowTime& time = row_time(rows);
+  const int64_t row_ns = std::max(time.busy_ns, time.whole_ns);
+  recent_ns_[step_ % recent_ns_.size()] = rows == 0       ? 0
+                                          : time.measured ? rows * row_ns
+                                                          : kUnmeasured;
 }
 
-int64_t StepExecutor::predicted_ns(int64_t rows) const {
-  const int64_t own = row_ns_[rows < kManyRows ? 0 : 1];
-  const int64_t other = row_ns_[rows < kManyRows ? 1 : 0];
-  return rows * (own > 0 ? own : other);
+void StepExecutor::measure(int64_t rows, int64_t busy_ns, int64_t whole_ns) {
+  if (rows == 0) return;
+  RowTime& time = row_time(rows);
+  const int64_t busy = busy_ns / rows;
+  const int64_t whole = whole_ns / rows;
+  // Follows slow steps at once and forgets them slowly.
+  time.busy_ns = std::max(busy, time.busy_ns - time.busy_ns / 8 + busy / 8);
+  // What others do is a mean: one hitch of a peer must not make the next one invisible.
+  time.whole_ns = time.measured ? time.whole_ns - time.whole_ns / 4 + whole / 4 : whole;
+  time.measured = true;
+}
+
+StepExecutor::RowTime& StepExecutor::row_time(int64_t rows) {
+  return row_times_[rows < kManyRows ? 0 : 1];
 }
 
 }  // namespace coxswain::engine

@@ -47,8 +47,11 @@ class StepExecutor {
                        const comm::Wait& wait);
   comm::Wait wait_for(const char* phase, const std::atomic<bool>& fence) const;
   int64_t patience_ns() const;
-  void measure(int64_t rows, int64_t busy_ns);
-  int64_t predicted_ns(int64_t rows) const;
+  // How long a step of so many rows will take, for patience_ns().
+  void predict(int64_t rows);
+  void measure(int64_t rows, int64_t busy_ns, int64_t whole_ns);
+  struct RowTime;
+  RowTime& row_time(int64_t rows);
 
   const weights::ShardPlan& plan_;
   const Program& program_;
@@ -70,11 +73,15 @@ class StepExecutor {
   uint64_t next_step_ = 0;
   uint64_t running_digest_ = 0;
   uint64_t step_ = 0;
-  // Nanoseconds a row, of steps with few and with many rows; 0: not measured yet.
-  std::array<int64_t, 2> row_ns_{};
+  // Nanoseconds a row: of this rank's own work, and of whole steps, in which it waits for slower
+  // ones.
+  struct RowTime {
+    int64_t busy_ns = 0, whole_ns = 0;
+    bool measured = false;
+  };
+  std::array<RowTime, 2> row_times_;      // of steps with few and with many rows
   std::array<int64_t, 128> recent_ns_{};  // predictions of the last steps (those in flight)
   static_assert(weights::kStagesMax + 2 <= 128);
-  bool measured_ = false;
 };
 
 }  // namespace coxswain::engine
