@@ -60,6 +60,12 @@ export const ERROR_CODES = {
   LINK_PROTOCOL: traits(503, 13, true),
   CONTROL_LOST: traits(503, 14, true),
   JOIN_TIMEOUT: traits(503, 4, true),
+  // Stored prefixes
+  KV_DAMAGED: traits(500, 15, false),
+  KV_UNSUPPORTED: traits(500, 12, false),
+  KV_LOCKED: traits(500, 9, false),
+  KV_FOREIGN: traits(500, 9, false),
+  KV_WRITE_FAILED: traits(503, 14, true),
 } as const satisfies Record<string, ErrorTraits>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;
