@@ -55,7 +55,8 @@ const MAY_INCLUDE: Readonly<Record<string, readonly string[]>> = {
   models: ['base', 'kernels', 'weights', 'comm'],
   engine: ['base', 'kernels', 'weights', 'comm', 'models'],
   limits: ['base'],
-  addon: ['base', 'kernels', 'weights', 'comm', 'models', 'engine', 'limits'],
+  quantize: ['base', 'kernels', 'weights'],
+  addon: ['base', 'kernels', 'weights', 'comm', 'models', 'engine', 'limits', 'quantize'],
 };
 
 function importsOf(path: string): string[] {

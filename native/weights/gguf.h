@@ -53,6 +53,9 @@ class GgufFile {
       const std::vector<std::span<const std::byte>>& parts, const std::vector<std::string>& names);
 
   const std::vector<std::pair<std::string, GgufValue>>& metadata() const { return metadata_; }
+  // The value of metadata()[index] as the file has it: type id, then value. For writers, which must
+  // keep widths that GgufValue widens.
+  std::span<const std::byte> raw_value(size_t index) const { return raw_values_.at(index); }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find_tensor(std::string_view name) const;
   const TensorInfo& tensor(std::string_view name) const;  // GGUF_INVALID when absent
@@ -77,6 +80,7 @@ class GgufFile {
   friend class GgufParser;
   GgufFile() = default;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
+  std::vector<std::span<const std::byte>> raw_values_;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, size_t> key_index_;
   std::unordered_map<std::string, size_t> tensor_index_;

@@ -105,6 +105,7 @@ class PartReader {
     check_count("keys", key_count_, kMaxKeys, 14);
     check_count("tensors", tensor_count_, kMaxTensors, 33);
     part_.metadata.reserve(static_cast<size_t>(key_count_));
+    part_.raw_values.reserve(static_cast<size_t>(key_count_));
     part_.tensors.reserve(static_cast<size_t>(tensor_count_));
     offsets_.reserve(static_cast<size_t>(tensor_count_));
   }
@@ -126,12 +127,14 @@ class PartReader {
     if (key.empty()) cursor_.invalid("the key is empty");
     cursor_.set_subject("key " + quoted(key));
     if (!keys_.insert(key).second) cursor_.invalid("the key occurs twice");
+    const size_t begin = cursor_.position();
     const uint32_t type = cursor_.read<uint32_t>();
     GgufValue value = type == static_cast<uint32_t>(ValueType::kArray)
                           ? GgufValue(read_array())
                           : GgufValue(read_scalar(type));
     if (key == "general.alignment") take_alignment(value);
     part_.metadata.emplace_back(std::move(key), std::move(value));
+    part_.raw_values.push_back(cursor_.bytes().subspan(begin, cursor_.position() - begin));
   }
 
   GgufScalar read_scalar(uint32_t type) {

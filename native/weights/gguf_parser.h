@@ -13,7 +13,8 @@ namespace coxswain::weights {
 
 struct GgufPart {
   std::vector<std::pair<std::string, GgufValue>> metadata;
-  std::vector<TensorInfo> tensors;  // file_index 0
+  std::vector<std::span<const std::byte>> raw_values;  // of metadata, one each, into the part
+  std::vector<TensorInfo> tensors;                     // file_index 0
 };
 
 // EngineError GGUF_INVALID or GGUF_UNSUPPORTED; `file` is for messages.

@@ -119,6 +119,7 @@ std::shared_ptr<const GgufFile> GgufParser::join(
                              ", but the parts hold " + std::to_string(held) + " tensors");
   }
   file->metadata_ = std::move(parts[0].part.metadata);
+  file->raw_values_ = std::move(parts[0].part.raw_values);
   for (size_t i = 0; i < file->metadata_.size(); ++i) {
     file->key_index_.emplace(file->metadata_[i].first, i);
   }

@@ -47,6 +47,7 @@ export const ERROR_CODES = {
   ADDON_MISSING: traits(500, 9, false),
   MEMORY_EXHAUSTED: traits(500, 8, false),
   PULL_FAILED: traits(500, 14, true),
+  DISK_FULL: traits(500, 8, true),
   // Cluster
   AUTH_FAILED: traits(500, 16, false),
   HANDSHAKE_REFUSED: traits(500, 9, false),

@@ -13,6 +13,7 @@ import { logitsCommand } from './commands/logits.ts';
 import { perplexityCommand } from './commands/perplexity.ts';
 import { planCommand } from './commands/plan.ts';
 import { pullCommand } from './commands/pull.ts';
+import { quantizeCommand } from './commands/quantize.ts';
 import { rankCommand } from './commands/rank.ts';
 import { runCommand } from './commands/run.ts';
 import { tokenizeCommand } from './commands/tokenize.ts';
@@ -39,6 +40,7 @@ function program(words: readonly string[]): Argv {
     .command(chatCommand)
     .command(pullCommand)
     .command(planCommand)
+    .command(quantizeCommand)
     .command(doctorCommand)
     .command(tokenizeCommand)
     .command(detokenizeCommand)

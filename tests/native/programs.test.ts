@@ -37,7 +37,7 @@ it.skipIf(lacks(['cmake', 'g++']))(
   async () => {
     const results = await buildAndRun(
       { directory: 'build-tsan', cmakeArgs: ['-DCOX_SANITIZE=thread'] },
-      /^(comm|engine|models)_/,
+      /^(comm|engine|models|quantize)_/,
     );
     expect(results.length).toBeGreaterThan(2);
     expect(failures(results)).toEqual([]);
@@ -50,7 +50,7 @@ it.skipIf(lacks(['aarch64-linux-gnu-g++', 'qemu-aarch64-static']))(
   async () => {
     const results = await buildAndRun(
       { directory: 'build-arm64', cmakeArgs: ['-DCMAKE_TOOLCHAIN_FILE=toolchains/aarch64.cmake'] },
-      /^(kernels|base)_/,
+      /^(kernels|base|quantize)_/,
     );
     expect(results.length).toBeGreaterThan(2);
     expect(failures(results)).toEqual([]);
