@@ -96,7 +96,7 @@ void quantize_q8_0(const float* x, uint8_t* out) {
     const float scaled = x[j] * inverse;
     const float whole = static_cast<float>(static_cast<int>(scaled));
     const float rest = scaled - whole;
-    const int step = rest >= 0.5f ? 1 : rest <= -0.5f ? -1 : 0;
+    const int step = static_cast<int>(rest >= 0.5f) - static_cast<int>(rest <= -0.5f);
     out[2 + j] = std::bit_cast<uint8_t>(static_cast<int8_t>(static_cast<int>(whole) + step));
   }
 }
