@@ -158,8 +158,8 @@ QuantizePlan plan_quantization(const GgufFile& file, const Scheme& scheme, bool 
       throw EngineError("GGUF_INVALID", "tensor " + weights::quoted(tensor.name) +
                                             " would be larger than 64 bits can count");
     }
-    plan.requantizes |= is_block_type(tensor.type) && is_block_type(choice.type) &&
-                        tensor.type != choice.type;
+    plan.requantizes |=
+        is_block_type(tensor.type) && is_block_type(choice.type) && tensor.type != choice.type;
     targets.push_back({tensor.name, choice.type, tensor.dims, tensor.dim_count, bytes});
     plan.steps.push_back({targets.back(), tensor.type, tensor.bytes, choice.note});
   }
