@@ -5,11 +5,28 @@ import { jsonLines } from './run.mjs';
 
 const known = new Map();
 
+const TRIES = 3;
+const better = (a, b) => ((b?.ops_per_second ?? 0) > (a?.ops_per_second ?? 0) ? b : a);
+
+/** Whatever disturbs one measurement makes a limit look lower: the best of several counts. */
+function best(found) {
+  return found.reduce((a, b) => {
+    const reading = b.read_bytes_per_second > a.read_bytes_per_second ? b : a;
+    const peaks = {
+      int8: better(a.int8, b.int8),
+      bf16: better(a.bf16, b.bf16),
+      f32: better(a.f32, b.f32),
+    };
+    return { ...reading, ...peaks };
+  });
+}
+
 /** All limits with that many threads, or null where the program cannot be built. */
 export function limitsOf(bench, threads) {
   if (!known.has(threads)) {
     const program = nativeProgram(bench, 'limits_machine_bench');
-    known.set(threads, program === null ? null : jsonLines(program, [threads])[0]);
+    const tries = Array(bench.quick ? 1 : TRIES).fill(threads);
+    known.set(threads, program === null ? null : best(jsonLines(program, tries)));
   }
   return known.get(threads);
 }

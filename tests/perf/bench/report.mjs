@@ -33,28 +33,39 @@ function cellText(cell, column) {
   return `${value} (${sign} ${number(bound, column)}${cell.met === false ? ', MISSED' : ''})`;
 }
 
-export function tableText({ title, date, runs, rows }) {
-  const columns = [...new Set(rows.flatMap((row) => Object.keys(row.cells ?? {})))];
+/** Consecutive rows whose columns overlap: they share a heading. */
+function sections(rows) {
+  const found = [];
+  for (const row of rows) {
+    const columns = Object.keys(row.cells ?? {});
+    const last = found.at(-1);
+    if (last && (columns.length === 0 || columns.some((column) => last.columns.has(column)))) {
+      last.rows.push(row);
+      for (const column of columns) last.columns.add(column);
+    } else found.push({ rows: [row], columns: new Set(columns) });
+  }
+  return found;
+}
+
+function sectionLines({ rows, columns }) {
+  const head = ['', ...columns];
   const lines = [
-    ['', ...columns],
+    head,
     ...rows.map((row) => [
       row.what,
-      ...columns.map((column) => cellText(row.cells?.[column], column)),
-      ...(row.note ? [row.note] : []),
+      ...[...columns].map((column) => cellText(row.cells?.[column], column)),
     ]),
   ];
-  const widths = ['', ...columns].map((_, i) =>
-    Math.max(...lines.map((line) => (line[i] ?? '').length)),
+  const widths = head.map((_, i) => Math.max(...lines.map((line) => line[i].length)));
+  const padded = lines.map((line) =>
+    line.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join('  '),
   );
-  const aligned = lines.map((line) =>
-    line
-      .map((cell, i) =>
-        i === 0 || i >= widths.length ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i]),
-      )
-      .join('  ')
-      .trimEnd(),
-  );
-  return [`${title} (${date.slice(0, 10)}, medians of ${runs})`, ...aligned].join('\n');
+  return padded.map((line, i) => `${line}  ${rows[i - 1]?.note ?? ''}`.trimEnd());
+}
+
+export function tableText({ title, date, runs, rows }) {
+  const heading = `${title} (${date.slice(0, 10)}, medians of ${runs})`;
+  return [heading, ...sections(rows).flatMap(sectionLines)].join('\n');
 }
 
 /** Every claim that was measured and not met, as sentences. */

@@ -15,6 +15,12 @@ const KV_SHARE_WANTED = 0.75;
 /** Faster of two sets of samples, or the one there is. */
 const faster = (a, b) => (a && b ? (median(a) >= median(b) ? a : b) : (a ?? b));
 
+/** Bytes a second of each round; null where depth cost no time that could be measured. */
+function cacheRates({ ours: deep, shallow }, bytes) {
+  const added = deep.map((rate, round) => 1 / rate - 1 / shallow[round]);
+  return added.every((seconds) => seconds > 0) ? added.map((seconds) => bytes / seconds) : null;
+}
+
 async function depthRow(bench, { what, threads }) {
   const model = variant(bench, 'Q4_0');
   const { depth, decode } = bench.tokens;
@@ -31,7 +37,7 @@ async function depthRow(bench, { what, threads }) {
   });
   const best = faster(samples.plain, samples.flash);
   const bytes = planOf(model).kv_bytes_per_token * (depth - 1);
-  const read = samples.ours.map((rate, round) => bytes / (1 / rate - 1 / samples.shallow[round]));
+  const read = cacheRates(samples, bytes);
   const ratio = ratioOf(samples.ours, best);
   return {
     what,
@@ -39,7 +45,7 @@ async function depthRow(bench, { what, threads }) {
       'ours tok/s': figure(median(samples.ours)),
       'llama.cpp tok/s': figure(best ? median(best) : null),
       ratio: best ? atLeast(ratio, RATIO_WANTED) : figure(null),
-      'cache GB/s': figure(median(read) / 1e9),
+      'cache GB/s': figure(read === null ? null : median(read) / 1e9),
       'of read bandwidth':
         threads === 1
           ? atLeast(readShare(read, samples.limit), KV_SHARE_WANTED)
