@@ -80,7 +80,8 @@ async function report(bench) {
   const tables = storedTables(bench, TABLES);
   const { processor, cores } = machine();
   const dates = Object.values(tables).map(({ date }) => date.slice(0, 10));
-  const caption = `${dates.sort().at(-1)}, ${cores} cores of ${processor}, medians of ${bench.runs}`;
+  const runs = Math.min(...Object.values(tables).map((table) => table.runs), bench.runs);
+  const caption = `${dates.sort().at(-1)}, ${cores} cores of ${processor}, medians of ${runs}`;
   // Rows that failed carry messages about this machine's files.
   const kept = Object.fromEntries(
     Object.entries(tables).map(([name, table]) => [
