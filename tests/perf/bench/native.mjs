@@ -1,4 +1,5 @@
 // The programs of native/bench, built once into the cache (a Release build without the addon).
+import { createHash } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +15,9 @@ export function nativeProgram(bench, name) {
 
 function build(bench, name) {
   if (!hasTool('cmake')) return null;
-  const directory = join(bench.cache, 'native');
+  // CMake keeps to one source folder: each checkout has a build of its own.
+  const checkout = createHash('sha256').update(root).digest('hex').slice(0, 12);
+  const directory = join(bench.cache, `native-${checkout}`);
   mkdirSync(directory, { recursive: true });
   const generator = hasTool('ninja') ? ['-G', 'Ninja'] : [];
   output('cmake', ['-S', join(root, 'native'), '-B', directory, ...generator, '-DCOX_ADDON=OFF']);
