@@ -26,6 +26,7 @@ interface SegmentRecord {
   /** Those of namedBy whose last pool segment this is: they become leaves when the others go. */
   readonly endOf: Set<UnitRecord>;
   pins: number;
+  damaged: boolean;
 }
 
 /** Keeps segments from deletion until it is released. */
@@ -62,6 +63,11 @@ export class Catalog {
     return this.segments.has(segmentId);
   }
 
+  /** Needed, and not known to be damaged: a child may name it. */
+  isSound(segmentId: string): boolean {
+    return this.segments.get(segmentId)?.damaged === false;
+  }
+
   bytesIn(directory: string): number {
     return this.bytes.get(directory) ?? 0;
   }
@@ -79,6 +85,8 @@ export class Catalog {
     for (const segment of unit.segments) this.segment(segment).namedBy.add(record);
     const last = lastPoolSegment(unit);
     if (last !== null) this.segment(last).endOf.add(record);
+    // A segment that a save under way had taken over was found damaged meanwhile.
+    if (unit.segments.some(({ id }) => !this.isSound(id))) record.state = 'quarantined';
     return record;
   }
 
@@ -163,7 +171,9 @@ export class Catalog {
   /** A damaged segment takes every unit that names it. Returns those units. */
   quarantine(segmentId: string): UnitRecord[] {
     const hit: UnitRecord[] = [];
-    for (const record of this.segments.get(segmentId)?.namedBy ?? []) {
+    const segment = this.segments.get(segmentId);
+    if (segment !== undefined) segment.damaged = true;
+    for (const record of segment?.namedBy ?? []) {
       if (record.state !== 'quarantined') hit.push(record);
       record.state = 'quarantined';
     }
@@ -216,6 +226,7 @@ export class Catalog {
       namedBy: new Set<UnitRecord>(),
       endOf: new Set<UnitRecord>(),
       pins: 0,
+      damaged: false,
     };
     this.segments.set(segment.id, record);
     const { directory, fileBytes } = segment;

@@ -42,6 +42,7 @@ export type SkipCause =
   | 'no-write'
   | 'no-space'
   | 'busy'
+  | 'parent-gone'
   | 'pinned-bytes';
 
 export interface SkippedMoment extends SaveMoment {

@@ -89,8 +89,8 @@ function boxInPage(
 
 /** Two pools of rows, one of pairs of tokens in some layers, one of boundary state. */
 export const POOLS: readonly PoolSpec[] = [
-  { id: 0, layers: [0, 1, 2], heads: 6, rowBytes: 8, tokensPerRow: 1 },
-  { id: 1, layers: [0, 1, 2], heads: 6, rowBytes: 4, tokensPerRow: 1 },
+  { id: 0, layers: [0, 1, 2], heads: 6, rowBytes: 4, tokensPerRow: 1 },
+  { id: 1, layers: [0, 2], heads: 3, rowBytes: 4, tokensPerRow: 1 },
   { id: 2, layers: [1], heads: 1, rowBytes: 12, tokensPerRow: 4 },
   { id: 3, layers: [0, 2], heads: 1, rowBytes: 20, tokensPerRow: 0 },
 ];
