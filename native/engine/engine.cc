@@ -99,14 +99,19 @@ class RunningEngine final : public Engine {
     signal_.fetch_add(1);
     signal_.notify_all();
     thread_.join();
+    epoch_.store(UINT64_MAX);
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return transfers_ == 0; });
   }
 
   const EngineInfo& info() const override { return info_; }
 
   void begin_epoch(std::unique_ptr<comm::DataPlane> plane, uint64_t first_step) override {
     fence();
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    // Transfers of the epoch before see the number change and leave; until then blocks are theirs.
     epoch_.store(plane->epoch());
+    idle_.wait(lock, [this] { return transfers_ == 0; });
     step_.store(first_step);
     steps_->begin_epoch(std::move(plane), first_step);
     failure_.reset();
@@ -139,6 +144,17 @@ class RunningEngine final : public Engine {
 
   std::atomic<bool>& fence_flag() override { return fence_; }
 
+  void save_pages(uint64_t epoch, PageFile& file, std::span<const uint32_t> blocks) override {
+    const Transfer transfer(*this, epoch);
+    write_pages(*kv_, file, blocks, [&] { transfer.check(); });
+  }
+
+  void load_pages(uint64_t epoch, const PageFile& file, const PageBox& box,
+                  std::span<const uint32_t> blocks) override {
+    const Transfer transfer(*this, epoch);
+    read_pages(*kv_, file, box, blocks, [&] { transfer.check(); });
+  }
+
   Progress progress() const override {
     return {epoch_.load(std::memory_order_relaxed), step_.load(std::memory_order_relaxed),
             item_.load(std::memory_order_relaxed), busy_.load(std::memory_order_relaxed)};
@@ -150,6 +166,34 @@ class RunningEngine final : public Engine {
   }
 
  private:
+  // Counts one transfer of pages for as long as it lives.
+  class Transfer {
+   public:
+    Transfer(RunningEngine& engine, uint64_t epoch) : engine_(engine), epoch_(epoch) {
+      const std::lock_guard lock(engine.mutex_);
+      check();
+      ++engine.transfers_;
+    }
+    ~Transfer() {
+      {
+        const std::lock_guard lock(engine_.mutex_);
+        --engine_.transfers_;
+      }
+      engine_.idle_.notify_all();
+    }
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+    void check() const {
+      if (engine_.epoch_.load() == epoch_) return;
+      throw EngineError("EPOCH_FENCED",
+                        "pages of epoch " + std::to_string(epoch_) + " were asked for in another");
+    }
+
+   private:
+    RunningEngine& engine_;
+    uint64_t epoch_;
+  };
+
   void execute() {
     std::vector<std::byte> record;
     while (take(record)) {
@@ -249,6 +293,7 @@ class RunningEngine final : public Engine {
   std::condition_variable idle_;
   std::deque<std::vector<std::byte>> queue_;
   bool stop_ = false, overflow_ = false;
+  int transfers_ = 0;                   // of pages, under way
   StepRecord record_;                   // executor thread
   std::optional<EngineError> failure_;  // executor thread, and begin_epoch while it is idle
   comm::DataPlane::Counters counters_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "engine/kv_pages.h"
 #include "weights/plan.h"
 
 namespace coxswain::engine {
@@ -61,6 +62,12 @@ class Engine {
   // Leaves any wait within 50 ms, drops queued steps; returns when the executor is idle.
   virtual void fence() = 0;
   virtual std::atomic<bool>& fence_flag() = 0;
+  // Pages of stored prefixes (kv_pages.h), on the caller's thread beside running steps; the caller
+  // sees to it that no step uses the blocks. For `epoch` only: EPOCH_FENCED when another begins,
+  // and begin_epoch waits until they have left.
+  virtual void save_pages(uint64_t epoch, PageFile& file, std::span<const uint32_t> blocks) = 0;
+  virtual void load_pages(uint64_t epoch, const PageFile& file, const PageBox& box,
+                          std::span<const uint32_t> blocks) = 0;
   virtual Progress progress() const = 0;
   virtual comm::DataPlane::Counters counters() const = 0;
 };
