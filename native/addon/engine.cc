@@ -43,7 +43,7 @@ struct Core {
   std::unique_ptr<comm::Fabric> fabric;
   std::shared_ptr<comm::GrpcBridge> bridge;         // of the next epoch; JavaScript thread
   std::shared_ptr<comm::GrpcBridge> bridge_in_use;  // of the engine's data plane; under `control`
-  std::unique_ptr<engine::Engine> engine;
+  std::shared_ptr<engine::Engine> engine;           // transfers of pages hold it too
   // Aborts the openEpoch that was asked for last. Each has a flag of its own: were it shared, the
   // next openEpoch would take back the fence of one that has not noticed it yet. JavaScript thread.
   std::shared_ptr<std::atomic<bool>> abandon = std::make_shared<std::atomic<bool>>(false);
@@ -69,6 +69,8 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
                     {InstanceMethod<&NativeEngine::load>("load"),
                      InstanceMethod<&NativeEngine::open_epoch>("openEpoch"),
                      InstanceMethod<&NativeEngine::submit>("submit"),
+                     InstanceMethod<&NativeEngine::save_pages>("savePages"),
+                     InstanceMethod<&NativeEngine::load_pages>("loadPages"),
                      InstanceMethod<&NativeEngine::fence>("fence"),
                      InstanceMethod<&NativeEngine::progress>("progress"),
                      InstanceMethod<&NativeEngine::counters>("counters"),
@@ -121,7 +123,7 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
               host, [mailbox, quiet = RefusalPause()](const std::string& sentence) mutable {
                 if (quiet.over()) mailbox->post(Refusal{sentence});
               });
-          std::unique_ptr<engine::Engine> loaded = engine::Engine::load(
+          std::shared_ptr<engine::Engine> loaded = engine::Engine::load(
               options, [mailbox](engine::EngineEvent event) { mailbox->post(std::move(event)); });
           const std::lock_guard lock(core->load);
           core->fabric = std::move(fabric);
@@ -188,6 +190,29 @@ class NativeEngine : public Napi::ObjectWrap<NativeEngine> {
     const std::shared_ptr<Core> core = loaded_core(info);
     const std::span<const std::byte> record = bytes_argument(info, 0);
     core->engine->submit({record.begin(), record.end()});
+  }
+
+  // On a pool thread each, beside running steps. A fence ends them.
+  Napi::Value save_pages(const Napi::CallbackInfo& info) {
+    const std::shared_ptr<Core> core = loaded_core(info);
+    return AsyncTask<engine::PageFile>::start(
+        info.Env(),
+        [running = core->engine, request = to_save_request(info[0].As<Napi::Object>())]() mutable {
+          running->save_pages(request.epoch, request.file, request.blocks);
+          return std::move(request.file);
+        },
+        [](Napi::Env env, engine::PageFile&& file) { return saved_pages_of(env, file); });
+  }
+
+  Napi::Value load_pages(const Napi::CallbackInfo& info) {
+    const std::shared_ptr<Core> core = loaded_core(info);
+    return AsyncTask<bool>::start(
+        info.Env(),
+        [running = core->engine, request = to_load_request(info[0].As<Napi::Object>())] {
+          running->load_pages(request.epoch, request.file, request.box, request.blocks);
+          return true;
+        },
+        [](Napi::Env env, bool&&) { return env.Undefined(); });
   }
 
   Napi::Value fence(const Napi::CallbackInfo& info) {

@@ -1,6 +1,8 @@
 // No policy and no defaults: every field is read and every answer has all of its properties.
 #include "addon/engine_values.h"
 
+#include <cstring>
+
 #include "addon/js_values.h"
 
 namespace coxswain::addon {
@@ -27,6 +29,49 @@ engine::EngineOptions to_engine_options(const Napi::Object& object) {
   options.step_rows_max = static_cast<int64_t>(number_field(object, "stepRowsMax"));
   options.share_cores = boolean_field(object, "shareCores");
   return options;
+}
+
+PageRequest to_save_request(const Napi::Object& object) {
+  PageRequest request{};
+  request.epoch = static_cast<uint64_t>(number_field(object, "epoch"));
+  request.file.path = text_field(object, "path");
+  request.file.offset = static_cast<uint64_t>(number_field(object, "offset"));
+  const Napi::Value blocks = object.Get("blocks");
+  if (!blocks.IsTypedArray() ||
+      blocks.As<Napi::TypedArray>().TypedArrayType() != napi_uint32_array) {
+    throw Napi::TypeError::New(object.Env(), "blocks is a Uint32Array");
+  }
+  const auto ids = blocks.As<Napi::Uint32Array>();
+  request.blocks.assign(ids.Data(), ids.Data() + ids.ElementLength());
+  return request;
+}
+
+PageRequest to_load_request(const Napi::Object& object) {
+  PageRequest request = to_save_request(object);
+  request.file.layers = static_cast<int64_t>(number_field(object, "fileLayers"));
+  request.file.kv_heads = static_cast<int64_t>(number_field(object, "fileKvHeads"));
+  const auto box = object.Get("box").As<Napi::Object>();
+  const auto field = [&](const char* name) {
+    return static_cast<int64_t>(number_field(box, name));
+  };
+  request.box = {field("fileLayer"), field("layer"), field("layers"),
+                 field("fileHead"),  field("head"),  field("heads")};
+  const auto bytes = object.Get("checksums").As<Napi::Uint8Array>();
+  request.file.checksums.resize(bytes.ByteLength() / sizeof(uint64_t));
+  std::memcpy(request.file.checksums.data(), bytes.Data(),
+              request.file.checksums.size() * sizeof(uint64_t));
+  return request;
+}
+
+Napi::Value saved_pages_of(Napi::Env env, const engine::PageFile& file) {
+  Napi::Object saved = Napi::Object::New(env);
+  saved.Set("fileLayers", static_cast<double>(file.layers));
+  saved.Set("fileKvHeads", static_cast<double>(file.kv_heads));
+  const size_t bytes = file.checksums.size() * sizeof(uint64_t);
+  auto checksums = Napi::Uint8Array::New(env, bytes);
+  if (bytes > 0) std::memcpy(checksums.Data(), file.checksums.data(), bytes);
+  saved.Set("checksums", checksums);
+  return saved;
 }
 
 comm::EpochSpec to_epoch_spec(const Napi::Object& object) {

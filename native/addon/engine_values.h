@@ -12,6 +12,17 @@
 namespace coxswain::addon {
 
 engine::EngineOptions to_engine_options(const Napi::Object& object);
+// Of savePages and loadPages: what is read from or written to which pages of which file.
+struct PageRequest {
+  uint64_t epoch;
+  engine::PageFile file;
+  engine::PageBox box;  // loads only
+  std::vector<uint32_t> blocks;
+};
+PageRequest to_save_request(const Napi::Object& object);
+PageRequest to_load_request(const Napi::Object& object);
+Napi::Value saved_pages_of(Napi::Env env, const engine::PageFile& file);
+
 comm::EpochSpec to_epoch_spec(const Napi::Object& object);
 // Arguments of calls; another type is a TypeError that says which argument. The bytes stay
 // JavaScript's.

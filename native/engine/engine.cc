@@ -99,7 +99,6 @@ class RunningEngine final : public Engine {
     signal_.fetch_add(1);
     signal_.notify_all();
     thread_.join();
-    epoch_.store(UINT64_MAX);
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return transfers_ == 0; });
   }
@@ -184,9 +183,9 @@ class RunningEngine final : public Engine {
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
     void check() const {
-      if (engine_.epoch_.load() == epoch_) return;
-      throw EngineError("EPOCH_FENCED",
-                        "pages of epoch " + std::to_string(epoch_) + " were asked for in another");
+      if (engine_.epoch_.load() == epoch_ && !engine_.fence_.load()) return;
+      throw EngineError("EPOCH_FENCED", "pages of epoch " + std::to_string(epoch_) +
+                                            " were asked for in another or after its fence");
     }
 
    private:

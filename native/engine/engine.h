@@ -63,7 +63,7 @@ class Engine {
   virtual void fence() = 0;
   virtual std::atomic<bool>& fence_flag() = 0;
   // Pages of stored prefixes (kv_pages.h), on the caller's thread beside running steps; the caller
-  // sees to it that no step uses the blocks. For `epoch` only: EPOCH_FENCED when another begins,
+  // sees to it that no step uses the blocks. For `epoch` only: a fence ends them (EPOCH_FENCED),
   // and begin_epoch waits until they have left.
   virtual void save_pages(uint64_t epoch, PageFile& file, std::span<const uint32_t> blocks) = 0;
   virtual void load_pages(uint64_t epoch, const PageFile& file, const PageBox& box,

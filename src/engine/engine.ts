@@ -108,6 +108,37 @@ export interface GrpcFrames {
   closed(peer: number, reason: string): void;
 }
 
+/** Pages of an existing file (native/engine/kv_pages.h): one per KV block, from byte `offset` on. */
+export interface SavePages {
+  readonly epoch: number;
+  readonly path: string;
+  readonly offset: number;
+  /** Nothing may change them meanwhile: full blocks, or copies in no slot. */
+  readonly blocks: Uint32Array;
+}
+
+/** A page holds a chunk of keys and values per layer and KV head, in that order. */
+export interface SavedPages {
+  readonly fileLayers: number;
+  readonly fileKvHeads: number;
+  /** XXH64 of every chunk of every page, little-endian. */
+  readonly checksums: Uint8Array;
+}
+
+/** The chunks a rank takes of each page, and which of its own they become. */
+export interface PageBox {
+  readonly fileLayer: number;
+  readonly layer: number;
+  readonly layers: number;
+  readonly fileHead: number;
+  readonly head: number;
+  readonly heads: number;
+}
+
+export interface LoadPages extends SavePages, SavedPages {
+  readonly box: PageBox;
+}
+
 export interface RankEngine {
   /** Loads the shard; resolves when weights are packed and KV blocks reserved. */
   load(options: EngineOptions): Promise<EngineFacts>;
@@ -115,6 +146,10 @@ export interface RankEngine {
   openEpoch(spec: EpochSpec): Promise<readonly LinkReport[]>;
   /** Queues one step record. Never blocks; failures arrive as events. */
   submit(record: Uint8Array): void;
+  /** Beside running steps; a fence ends it. The caller syncs the file. */
+  savePages(request: SavePages): Promise<SavedPages>;
+  /** Into blocks that are in no slot. On failure (STORE_READ_FAILED) they hold nothing of use. */
+  loadPages(request: LoadPages): Promise<void>;
   onEvent(listener: (event: EngineEvent) => void): void;
   /** A stranger on the data port was shown out; at most one sentence a second. */
   onRefused(listener: (sentence: string) => void): void;

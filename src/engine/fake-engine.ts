@@ -17,8 +17,11 @@ import type {
   EpochSpec,
   GrpcFrames,
   LinkReport,
+  LoadPages,
   Progress,
   RankEngine,
+  SavedPages,
+  SavePages,
 } from './engine.ts';
 import { FakeKv } from './fake-kv.ts';
 import { type FakeShape, fakeLogits, fakeOutput } from './fake-model.ts';
@@ -43,6 +46,8 @@ export interface FakeWorld {
   stepUs(rows: number): number;
   /** 256, but for simulations. */
   readonly blockTokens?: number;
+  /** The files of this host that pages are saved to and loaded from, by path. */
+  readonly files?: Map<string, Int32Array>;
   /** Asked before a step is computed; true: the rank dies of it instead (a poisonous request). */
   readonly dies?: (rank: number, record: StepRecord) => boolean;
 }
@@ -151,6 +156,20 @@ export class FakeEngine implements RankEngine {
     if (this.queue.length === 1) this.startHead();
   }
 
+  savePages(request: SavePages): Promise<SavedPages> {
+    return this.transfer(request, (kv, files) => {
+      const { bytes, saved } = kv.save(request.blocks);
+      files.set(request.path, bytes);
+      return saved;
+    });
+  }
+
+  loadPages(request: LoadPages): Promise<void> {
+    return this.transfer(request, (kv, files) => {
+      kv.load(files.get(request.path) ?? new Int32Array(0), request);
+    });
+  }
+
   onEvent(listener: (event: EngineEvent) => void): void {
     this.listener = listener;
   }
@@ -205,6 +224,25 @@ export class FakeEngine implements RankEngine {
       this.advance();
     } while (this.advanceAgain);
     this.advancing = false;
+  }
+
+  private transfer<T>(
+    { epoch }: SavePages,
+    run: (kv: FakeKv, files: Map<string, Int32Array>) => T,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.world.after(1, () => {
+        const { kv } = this;
+        try {
+          if (this.dead || kv === null || this.epoch?.epoch !== epoch) {
+            throw new CoxswainError('EPOCH_FENCED', `rank ${this.rank}: epoch ${epoch} is over`);
+          }
+          resolve(run(kv, present(this.world.files, 'a world with files')));
+        } catch (thrown) {
+          reject(toCoxswainError(thrown));
+        }
+      });
+    });
   }
 
   private get blockTokens(): number {

@@ -2,8 +2,9 @@
 // the blocks that the coordinator allots. Like a real cache it is not cleared: what a block held before is
 // read by whoever reads it wrongly.
 import { present } from '../base/assert.ts';
+import { CoxswainError } from '../base/errors.ts';
 import type { StepRecord } from '../base/step-record.ts';
-import type { EngineOptions, Topology } from './engine.ts';
+import type { EngineOptions, LoadPages, SavedPages, Topology } from './engine.ts';
 import { type FakeShape, type FakeUnit, fakePartial, fakeRow, foldRow } from './fake-model.ts';
 import type { FakePlan, FakePlannedRow } from './fake-step.ts';
 
@@ -35,6 +36,53 @@ export class FakeKv {
       this.computeUnit(unit, rows, plan.rows, sums);
     }
     return Int32Array.from(record.outputs, ({ row }) => sums[row] ?? 0);
+  }
+
+  /** Pages of the blocks: per block the rows of every (layer, head), and a checksum of each such chunk. */
+  save(blocks: Uint32Array): { readonly bytes: Int32Array; readonly saved: SavedPages } {
+    const size = this.blockTokens;
+    const chunks = blocks.length * this.units.length;
+    const bytes = new Int32Array(chunks * size);
+    let at = 0;
+    for (const block of blocks) {
+      for (const { rows } of this.units) {
+        bytes.set(rows.subarray(block * size, (block + 1) * size), at);
+        at += size;
+      }
+    }
+    const sums = Array.from({ length: chunks }, (_, i) => checksum(bytes, i * size, size));
+    const checksums = new Uint8Array(BigUint64Array.from(sums, (sum) => BigInt(sum)).buffer);
+    const fileLayers = new Set(this.units.map(({ unit }) => unit.layer)).size;
+    const fileKvHeads = new Set(this.units.map(({ unit }) => unit.head)).size;
+    return { bytes, saved: { fileLayers, fileKvHeads, checksums } };
+  }
+
+  /** @throws CoxswainError STORE_READ_FAILED: cut short, or a checksum that differs. */
+  load(bytes: Int32Array, request: LoadPages): void {
+    const { box, fileLayers, fileKvHeads } = request;
+    const checksums = new BigUint64Array(request.checksums.slice().buffer);
+    const heads = new Set(this.units.map(({ unit }) => unit.head)).size;
+    for (const [page, block] of request.blocks.entries()) {
+      for (let index = 0; index < box.layers * box.heads; index += 1) {
+        const layer = Math.floor(index / box.heads);
+        const head = index % box.heads;
+        const chunk =
+          (page * fileLayers + box.fileLayer + layer) * fileKvHeads + box.fileHead + head;
+        const from = chunk * this.blockTokens;
+        const whole = from + this.blockTokens <= bytes.length;
+        if (!whole || BigInt(checksum(bytes, from, this.blockTokens)) !== checksums[chunk]) {
+          throw new CoxswainError(
+            'STORE_READ_FAILED',
+            `"${request.path}": page ${page} is damaged`,
+          );
+        }
+        const to = this.units[(box.layer + layer) * heads + box.head + head];
+        present(to, 'a box lies within the shard').rows.set(
+          bytes.subarray(from, from + this.blockTokens),
+          block * this.blockTokens,
+        );
+      }
+    }
   }
 
   private computeUnit(
@@ -70,6 +118,13 @@ export class FakeKv {
     const block = present(blocks[Math.floor(pos / this.blockTokens)], 'the table covers the row');
     return block * this.blockTokens + (pos % this.blockTokens);
   }
+}
+
+function checksum(rows: Int32Array, from: number, count: number): number {
+  let sum = 17;
+  for (let at = from; at < from + count; at += 1)
+    sum = (Math.imul(sum, 31) + (rows[at] ?? 0)) >>> 0;
+  return sum;
 }
 
 /** Heads are cut by the weights of the TP ranks, layers evenly over the stages. */

@@ -10,14 +10,19 @@ import type {
   EpochSpec,
   GrpcFrames,
   LinkReport,
+  LoadPages,
   Progress,
   RankEngine,
+  SavedPages,
+  SavePages,
 } from './engine.ts';
 
 interface NativeObject {
   load(options: EngineOptions): Promise<EngineFacts>;
   openEpoch(spec: EpochSpec): Promise<readonly LinkReport[]>;
   submit(record: Uint8Array): void;
+  savePages(request: SavePages): Promise<SavedPages>;
+  loadPages(request: LoadPages): Promise<void>;
   fence(): Promise<void>;
   progress(): Progress;
   counters(): EngineCounters;
@@ -83,6 +88,14 @@ export class NativeEngine implements RankEngine {
 
   onRefused(listener: (sentence: string) => void): void {
     this.refusalListener = listener;
+  }
+
+  savePages(request: SavePages): Promise<SavedPages> {
+    return settled(() => this.native.savePages(request));
+  }
+
+  loadPages(request: LoadPages): Promise<void> {
+    return settled(() => this.native.loadPages(request));
   }
 
   fence(): Promise<void> {
