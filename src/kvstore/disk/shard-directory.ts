@@ -6,6 +6,7 @@
 // Segments are created exclusively and never changed. A failed write or sync deletes the file; it is
 // never retried. Owner: the process that holds the directory's lock.
 import { createHash } from 'node:crypto';
+import { toCoxswainError } from '../../base/errors.ts';
 import type { Inventory, WrittenSegment } from '../core/messages.ts';
 import { damaged } from '../format/bytes.ts';
 import { MANIFEST_BYTES_MAX } from '../format/manifest.ts';
@@ -113,7 +114,7 @@ export class ShardDirectory {
     const fileBytes = await this.disk.size(path);
     if (fileBytes === null) return null;
     const first = await this.readAll(path, 0, Math.min(fileBytes, HEADER_ALIGN));
-    const headerSize = peekHeaderBytes(path, first);
+    const headerSize = headerSizeOf(path, first);
     const start = headerSize === first.length ? first : await this.readAll(path, 0, headerSize);
     const header = decodeSegmentHeader(path, start, fileBytes);
     if (header.id !== id || header.directory !== this.id || header.store !== this.store) {
@@ -236,5 +237,14 @@ export class ShardDirectory {
     const got = await this.disk.read(path, offset, bytes);
     if (got === null || got.length !== bytes) throw damaged(path, `ends before ${offset + bytes}`);
     return got;
+  }
+}
+
+/** A manifest of this version names no segment of a later one: another version here is damage. */
+function headerSizeOf(path: string, start: Uint8Array): number {
+  try {
+    return peekHeaderBytes(path, start);
+  } catch (error) {
+    throw damaged(path, toCoxswainError(error).message);
   }
 }

@@ -35,7 +35,7 @@ export class FakeDisk implements Disk {
   private durable = new Map<string, Inode>();
   private readonly directories = new Set<string>(['']);
   private pending: NameChange[] = [];
-  private isOff = false;
+  private power: 'on' | 'off' = 'on';
   private cutAfter = Infinity;
   private failSyncs = 0;
 
@@ -47,7 +47,7 @@ export class FakeDisk implements Disk {
 
   /** The power went; its host's processes are no more. */
   get dead(): boolean {
-    return this.isOff;
+    return this.power === 'off';
   }
 
   /** The power goes at the n-th operation from now. */
@@ -62,7 +62,7 @@ export class FakeDisk implements Disk {
   /** What is left when the power comes back. */
   restart(powerLost: boolean): void {
     if (powerLost) this.lose();
-    this.isOff = false;
+    this.power = 'on';
     this.cutAfter = Infinity;
     this.failSyncs = 0;
   }
@@ -198,11 +198,11 @@ export class FakeDisk implements Disk {
   }
 
   private operation(torn: () => void = () => undefined): void {
-    if (this.isOff) throw failed(this.name, 'power is off');
+    if (this.dead) throw failed(this.name, 'power is off');
     this.cutAfter -= 1;
     if (this.cutAfter > 0) return;
     torn();
-    this.isOff = true;
+    this.power = 'off';
     throw failed(this.name, 'the power went');
   }
 

@@ -5,7 +5,6 @@ const ACTIONS = 250;
 
 export async function simulateStore(seed: number): Promise<Counts> {
   const world = new World(seed);
-  world.rotten = seed % 4 === 0;
   await world.startAll();
   const actions = ACTIONS + world.prng.below(ACTIONS);
   for (let count = 0; count < actions; count += 1) await act(world);

@@ -78,7 +78,7 @@ export class World {
   plan: Plan;
   now = 1_000_000;
   /** Bits rot in this world: what was committed may be lost, but nothing wrong is served. */
-  rotten = false;
+  readonly rotten: boolean;
   /** Chance that the mail goes out first. */
   readonly calm: number;
   private root = '/kv';
@@ -95,6 +95,7 @@ export class World {
   constructor(seed: number) {
     this.prng = createPrng(seed);
     this.histories = new Histories(this.prng);
+    this.rotten = seed % 4 === 0;
     const watch = { removing: (disk: FakeDisk, path: string) => this.removing(disk, path) };
     this.rootDisk = new FakeDisk('root', this.prng, watch);
     this.ranks = Array.from({ length: 1 + this.prng.below(3) }, (_, rank) => ({
