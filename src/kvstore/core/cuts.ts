@@ -4,8 +4,10 @@
 import { assert } from '../../base/assert.ts';
 import type { KeyPiece, KeyStream } from './key-bytes.ts';
 
-/** Tokens before a cut that are tokenised again together with what follows. */
+/** At least so many tokens before a cut are tokenised again together with what follows. */
 export const RETOKENISED_TOKENS = 8;
+/** So many stored tokens are enough for a caller to hand in: text without a seam for longer is refused. */
+export const CUT_WINDOW_TOKENS = 512;
 
 /** The greatest boundary <= tokens behind which no UTF-8 sequence is open. 0 is always one. */
 export function wholeBoundary(stream: Pick<KeyStream, 'whole'>, tokens: number): number {
@@ -42,32 +44,61 @@ export type EncodeMidText = (text: Uint8Array) => readonly number[];
 
 /** What a unit holds at its end, and how the prompt goes on. */
 export interface CutSite {
-  /** The last stored tokens; at least RETOKENISED_TOKENS where the unit has them. */
+  /** The last stored tokens, up to CUT_WINDOW_TOKENS or the beginning of the unit. */
   readonly ids: readonly number[];
   readonly pieces: readonly KeyPiece[];
+  /** Nothing is stored before these tokens. */
+  readonly fromBeginning: boolean;
   /** The prompt behind the cut, up to its first control token or media. */
   readonly suffixText: Uint8Array;
 }
 
 /**
- * True where the ids behind the cut are those that the whole text would get: the last stored token is
- * a control token, or text ends there (a control token follows directly), or tokenising the last stored
- * tokens together with what follows gives the stored ids again.
+ * The ids of `suffixText` behind the cut, as the whole text would have them; null where that cannot be
+ * known, so that a shorter unit is to be tried. At a control token on either side it is known by itself.
+ * In text, the last stored tokens are tokenised again with what follows and must come out the same. Eight
+ * alone would not do: a run of digits is cut in threes from its start, wherever that was. So the window goes
+ * back to where tokenisers begin afresh whatever came before: a control token, the beginning, or a seam
+ * between words.
  */
-export function isUsableCut(site: CutSite, encode: EncodeMidText): boolean {
+export function idsBehindCut(site: CutSite, encode: EncodeMidText): readonly number[] | null {
   assert(site.ids.length === site.pieces.length, 'every stored token says what it stands for');
-  const last = site.pieces.at(-1);
-  if (last === undefined || last.kind !== 'text') return true;
-  let from = site.pieces.length;
-  while (from > 0 && site.pieces.length - from < RETOKENISED_TOKENS) {
-    if (site.pieces[from - 1]?.kind !== 'text') break;
-    from -= 1;
+  if (site.suffixText.length === 0) return [];
+  const texts = textBehindControl(site.pieces);
+  const from = windowStart(texts, site.fromBeginning || texts.length < site.pieces.length);
+  if (from === null) return null;
+  const stored = site.ids.slice(site.ids.length - texts.length + from);
+  const again = encode(joined([...texts.slice(from), site.suffixText]));
+  if (again.length < stored.length) return null;
+  return stored.every((id, index) => again[index] === id) ? again.slice(stored.length) : null;
+}
+
+/** Bytes of the tokens behind the last control token. */
+function textBehindControl(pieces: readonly KeyPiece[]): Uint8Array[] {
+  const texts: Uint8Array[] = [];
+  for (const piece of pieces) {
+    if (piece.kind === 'text') texts.push(piece.bytes);
+    else texts.length = 0;
   }
-  const stored = site.ids.slice(from);
-  const texts = site.pieces.slice(from).flatMap((p) => (p.kind === 'text' ? [p.bytes] : []));
-  const again = encode(joined([...texts, site.suffixText]));
-  if (again.length < stored.length) return false;
-  return stored.every((id, index) => again[index] === id);
+  return texts;
+}
+
+function windowStart(texts: readonly Uint8Array[], startIsSeam: boolean): number | null {
+  for (let from = texts.length - RETOKENISED_TOKENS; from > 0; from -= 1) {
+    if (isSeam(texts[from - 1], texts[from])) return from;
+  }
+  return startIsSeam ? 0 : null;
+}
+
+/** A letter before, a space and a letter behind: every pre-tokeniser ends a word there. */
+function isSeam(before: Uint8Array | undefined, behind: Uint8Array | undefined): boolean {
+  return isLetter(before?.at(-1)) && behind?.[0] === 0x20 && isLetter(behind[1]);
+}
+
+function isLetter(byte: number | undefined): boolean {
+  if (byte === undefined) return false;
+  const small = byte | 0x20;
+  return small >= 0x61 && small <= 0x7a;
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {

@@ -13,7 +13,7 @@ export interface LoadedManifests {
   readonly units: readonly Unit[];
   /** Names of manifests that do not decode, or are of another store. */
   readonly damaged: readonly string[];
-  /** False: not one readable manifest, so what the store holds is not known. */
+  /** False: what the store holds is not known. None is readable, one is damaged, or syncing failed. */
   readonly trusted: boolean;
 }
 
@@ -37,6 +37,11 @@ export class ManifestDirectory {
   /** All manifests. What was not renamed into place is no manifest, and is swept. */
   async load(): Promise<LoadedManifests> {
     await this.disk.makeDirectory(this.path);
+    // A process that was killed may have removed names that a power cut would bring back.
+    const settled = await this.disk.syncDirectory(this.path).then(
+      () => true,
+      () => false,
+    );
     const units: Unit[] = [];
     const damaged: string[] = [];
     for (const { name } of (await this.disk.list(this.path)) ?? []) {
@@ -47,7 +52,7 @@ export class ManifestDirectory {
       if (unit === null) damaged.push(unitName);
       else units.push(unit);
     }
-    return { units, damaged, trusted: units.length > 0 && damaged.length === 0 };
+    return { units, damaged, trusted: settled && units.length > 0 && damaged.length === 0 };
   }
 
   /** uncertain: renamed, but not known to last. The unit is then not used, and its files stay. */

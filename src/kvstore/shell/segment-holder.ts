@@ -2,6 +2,7 @@
 // writes what it is ordered, reads what is restored. What an engine exports comes through PayloadSource;
 // nothing here knows an engine.
 // Messages may be handled at the same time: an abort overtakes the writing that it ends.
+import { BrokenInvariant } from '../../base/assert.ts';
 import { CoxswainError, toCoxswainError } from '../../base/errors.ts';
 import { HolderCore } from '../core/holder.ts';
 import {
@@ -14,6 +15,7 @@ import {
 } from '../core/messages.ts';
 import { WriteGate } from '../core/space.ts';
 import type { Disk } from '../disk/disk.ts';
+import { PlacingFailed } from '../disk/files.ts';
 import type { RandomBytes } from '../disk/identity-files.ts';
 import { type OpenSegment, ShardDirectory } from '../disk/shard-directory.ts';
 import { blockCount, headerBytes } from '../format/segment-file.ts';
@@ -54,7 +56,16 @@ export class SegmentHolder {
     return new SegmentHolder(deps, directory, epoch);
   }
 
-  inventory(): Promise<Inventory> {
+  /**
+   * What the directory holds, for the coordinator of this epoch. From here on no older one is obeyed: what
+   * it still sends must not delete what the new one counts on. KV_FOREIGN, EPOCH_FENCED.
+   */
+  inventory(to: { readonly store: string; readonly epoch: number }): Promise<Inventory> {
+    const heard = this.core.hear(to);
+    if (!heard.obey) {
+      const code = to.store === this.directory.store ? 'EPOCH_FENCED' : 'KV_FOREIGN';
+      throw new CoxswainError(code, `${this.directory.path}: ${heard.why}`);
+    }
     return this.directory.inventory();
   }
 
@@ -170,7 +181,9 @@ export class SegmentHolder {
 
   /** The sentence of a failure; a failing disk closes the gate. */
   private failed(error: unknown): string {
-    const { code, message } = toCoxswainError(error);
+    // A bug ends the process; only what the world does is an answer.
+    if (error instanceof BrokenInvariant) throw error;
+    const { code, message } = toCoxswainError(error instanceof PlacingFailed ? error.cause : error);
     if (code === 'KV_WRITE_FAILED' && this.gate.close(message, this.deps.now())) {
       this.deps.onWriteState(false, message);
     }

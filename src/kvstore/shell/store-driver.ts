@@ -79,7 +79,9 @@ export class StoreDriver {
   /** Units whose manifests are being removed. */
   private readonly leaving = new Set<string>();
   private epoch = 0;
-  private trusted = false;
+  private manifestsRead: 'whole' | 'in part' = 'in part';
+  /** Units whose manifest may or may not last, by name: whatever they name stays. */
+  private readonly limbo = new Map<string, SegmentPin>();
 
   private constructor(deps: StoreDependencies, opened: Opened) {
     this.deps = deps;
@@ -120,12 +122,17 @@ export class StoreDriver {
   async startEpoch(epoch: number): Promise<void> {
     this.epoch = epoch;
     await this.run(this.saves.epochChanged(epoch));
-    await this.joined(await this.own.inventory());
+    await this.joined(await this.own.inventory({ store: this.identity.store, epoch }));
+  }
+
+  /** Every manifest that there may be is known. */
+  private get trusted(): boolean {
+    return this.manifestsRead === 'whole' && this.limbo.size === 0;
   }
 
   /** The manifests were empty or damaged at start: joining holders are to send their copies along. */
   get wantsCopies(): boolean {
-    return !this.trusted;
+    return this.manifestsRead !== 'whole';
   }
 
   setBudget(directory: string, bytes: number): void {
@@ -171,6 +178,8 @@ export class StoreDriver {
       this.deps.onFinished(draft.save, cause, '');
     };
     if (this.store.catalog.get(draft.unit.name) !== undefined) return skip('exists');
+    // Nobody writes over a manifest whose fate is open: removing the old one would remove the new.
+    if (this.limbo.has(draft.unit.name)) return skip('busy');
     if (this.saves.isSaving(draft.unit.name) || !this.saves.hasRoomFor(draft)) return skip('busy');
     if (!(await this.mayWrite())) return skip('no-write');
     // Awaiting above may have let the parent go.
@@ -199,6 +208,7 @@ export class StoreDriver {
   /** Deadlines and expiry. To be called at nextDeadlineMs, and every minute or so. */
   async tick(): Promise<void> {
     await this.run(this.saves.tick(this.deps.now()));
+    if (await this.mayWrite()) await this.clearLimbo();
     await this.evict(this.store.expired(this.deps.now()), 'expired');
   }
 
@@ -287,7 +297,7 @@ export class StoreDriver {
       )) ?? new Uint8Array(0),
     );
     const { units, trusted } = await this.manifests.load();
-    this.trusted = trusted;
+    if (trusted) this.manifestsRead = 'whole';
     for (const unit of units) {
       const known = usage.get(unit.name);
       const facts = { hits: known?.hits ?? 0, lastUsedMs: known?.lastUsedMs ?? unit.createdMs };
@@ -354,8 +364,9 @@ export class StoreDriver {
   private async writeManifest(save: string, unit: Unit): Promise<void> {
     const { outcome, cause } = await this.manifests.commit(unit);
     if (outcome !== 'committed') this.writeFailed(new CoxswainError('KV_WRITE_FAILED', cause));
-    // A manifest may be there that nobody counts: nothing is waste any more.
-    if (outcome === 'uncertain') this.trusted = false;
+    if (outcome === 'uncertain') {
+      this.limbo.set(unit.name, this.store.catalog.pinSegments(unit.segments));
+    }
     await this.run(this.saves.manifestWritten(save, outcome, cause));
   }
 
@@ -383,6 +394,19 @@ export class StoreDriver {
     this.reassess();
     for (const directory of context.draft.orders.keys()) {
       this.send(directory, { type: 'commit', save: context.draft.save, name: unit.name, manifest });
+    }
+  }
+
+  /** Makes certain that manifests in limbo are gone; then what only they name may go. */
+  private async clearLimbo(): Promise<void> {
+    for (const [name, pin] of [...this.limbo]) {
+      try {
+        await this.manifests.remove([name]);
+      } catch (error) {
+        this.writeFailed(error);
+        return;
+      }
+      if (this.limbo.delete(name)) this.deleteSegments(this.store.catalog.unpinSegments(pin));
     }
   }
 

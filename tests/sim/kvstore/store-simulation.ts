@@ -14,6 +14,7 @@ export async function simulateStore(seed: number): Promise<Counts> {
 
 async function act(world: World): Promise<void> {
   const { prng } = world;
+  if (world.rotten && prng.chance(0.03)) rot(world);
   // Mostly the mail goes out before anything else happens; a calm world sees commits, a wild one does not.
   if (world.mailCount > 0 && prng.chance(world.calm)) return world.deliver();
   if (world.isDown && prng.chance(0.4)) return world.startAll();
@@ -28,7 +29,6 @@ async function act(world: World): Promise<void> {
   if (draw < 92) return world.secondStore();
   if (draw < 93) return world.wrongRoot();
   if (draw < 94) return world.wrongShards(anyRank(world));
-  if (world.rotten) rot(world);
 }
 
 function anyRank(world: World) {

@@ -4,7 +4,7 @@ import { createPrng, type Prng } from '../../../src/base/prng.ts';
 import {
   type CutSite,
   commonBoundary,
-  isUsableCut,
+  idsBehindCut,
   tokensWithin,
   wholeBoundary,
 } from '../../../src/kvstore/core/cuts.ts';
@@ -137,16 +137,26 @@ describe('cuts', () => {
   const site = (letters: string, suffix: string): CutSite => ({
     ids: [...bytesOf(letters)],
     pieces: [...letters].map((letter) => text(letter)),
+    fromBeginning: true,
     suffixText: bytesOf(suffix),
   });
 
   test('are used where tokenising across them gives the stored ids', () => {
-    expect(isUsableCut(site('xya', 'c'), encode)).toBe(true);
-    expect(isUsableCut(site('xya', 'bc'), encode)).toBe(false);
+    expect(idsBehindCut(site('xya', 'c'), encode)).toEqual([99]);
+    expect(idsBehindCut(site('xya', 'bc'), encode)).toBeNull();
+  });
+
+  test('are not used in a run that began somewhere before what is known', () => {
+    const inside = (more: Partial<CutSite>) => ({ ...site('1'.repeat(30), '1'), ...more });
+    expect(idsBehindCut(inside({}), encode)).toEqual([49]);
+    expect(idsBehindCut(inside({ fromBeginning: false }), encode)).toBeNull();
+    const control = inside({ fromBeginning: false, suffixText: new Uint8Array(0) });
+    expect(idsBehindCut(control, encode)).toEqual([]);
   });
 
   test('are used behind a control token whatever follows', () => {
-    const at = { ids: [97, 7], pieces: [text('a'), control(7)], suffixText: bytesOf('b') };
-    expect(isUsableCut(at, encode)).toBe(true);
+    const pieces = [text('a'), control(7)];
+    const at = { ids: [97, 7], pieces, fromBeginning: false, suffixText: bytesOf('b') };
+    expect(idsBehindCut(at, encode)).toEqual([98]);
   });
 });

@@ -94,7 +94,7 @@ export class SmallStore {
     await driver.startEpoch(epoch);
     for (const holder of holders) {
       const copies = driver.wantsCopies ? await holder.directory.manifestCopies() : [];
-      await driver.joined(await holder.inventory(), copies);
+      await driver.joined(await holder.inventory({ store: driver.identity.store, epoch }), copies);
     }
     small.setBudgets(1e9);
     await small.pump();
