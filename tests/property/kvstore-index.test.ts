@@ -5,7 +5,8 @@ import { commonBytes } from '../../src/kvstore/core/bytes.ts';
 import { PAGE_BYTES, pageHashes, unitName } from '../../src/kvstore/core/page-chain.ts';
 import { PrefixIndex, type SourceKind } from '../../src/kvstore/core/prefix-index.ts';
 import { RECENT_PER_SCOPE, RecentRequests } from '../../src/kvstore/core/recent-requests.ts';
-import { bytesOf, seedOf, sha256 } from '../unit/kvstore/hashing.ts';
+import { sha256 } from '../../src/kvstore/format/hashing.ts';
+import { bytesOf, seedOf } from '../unit/kvstore/hashing.ts';
 
 interface Entry {
   readonly kind: SourceKind;

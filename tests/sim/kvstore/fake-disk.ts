@@ -38,6 +38,7 @@ export class FakeDisk implements Disk {
   private power: 'on' | 'off' = 'on';
   private cutAfter = Infinity;
   private failSyncs = 0;
+  private failNamesOf: string | null = null;
 
   constructor(name: string, prng: Prng, watch: DiskWatch) {
     this.name = name;
@@ -59,12 +60,18 @@ export class FakeDisk implements Disk {
     this.failSyncs = count;
   }
 
+  /** The next sync of this directory fails: whether its last names are on the medium is not known. */
+  failNextSyncOf(directory: string): void {
+    this.failNamesOf = directory;
+  }
+
   /** What is left when the power comes back. */
   restart(powerLost: boolean): void {
     if (powerLost) this.lose();
     this.power = 'on';
     this.cutAfter = Infinity;
     this.failSyncs = 0;
+    this.failNamesOf = null;
   }
 
   /** Live and durable contents under a directory: both may be what a restart finds. */
@@ -183,6 +190,10 @@ export class FakeDisk implements Disk {
 
   async syncDirectory(path: string): Promise<void> {
     this.operation();
+    if (this.failNamesOf === path) {
+      this.failNamesOf = null;
+      throw failed(path, 'EIO');
+    }
     if (this.failSyncs > 0) {
       this.failSyncs -= 1;
       throw failed(path, 'EIO');

@@ -7,14 +7,16 @@ export async function simulateStore(seed: number): Promise<Counts> {
   const world = new World(seed);
   await world.startAll();
   const actions = ACTIONS + world.prng.below(ACTIONS);
-  for (let count = 0; count < actions; count += 1) await act(world);
+  for (let count = 0; count < actions; count += 1) {
+    if (world.rotten && world.prng.chance(0.03)) rot(world);
+    await act(world);
+  }
   await world.settle();
   return world.counts;
 }
 
 async function act(world: World): Promise<void> {
   const { prng } = world;
-  if (world.rotten && prng.chance(0.03)) rot(world);
   // Mostly the mail goes out before anything else happens; a calm world sees commits, a wild one does not.
   if (world.mailCount > 0 && prng.chance(world.calm)) return world.deliver();
   if (world.isDown && prng.chance(0.4)) return world.startAll();
@@ -40,8 +42,9 @@ function anyRank(world: World) {
 async function trouble(world: World): Promise<void> {
   const { prng } = world;
   const disk = prng.chance(0.4) ? world.rootDisk : anyRank(world).disk;
-  const kind = prng.below(3);
-  if (kind === 0) disk.cutPowerAfter(1 + prng.below(25));
+  const kind = prng.below(4);
+  if (kind === 3) world.rootDisk.failNextSyncOf('/kv/manifests');
+  else if (kind === 0) disk.cutPowerAfter(1 + prng.below(25));
   else if (kind === 1) disk.failNextSyncs(1 + prng.below(2));
   else disk.capacity = disk.capacity === 1 << 30 ? prng.below(400_000) : 1 << 30;
 }

@@ -37,6 +37,7 @@ export interface Counts {
   locked: number;
   powerCuts: number;
   verified: number;
+  uncertain: number;
 }
 
 interface Envelope {
@@ -71,6 +72,7 @@ export class World {
     locked: 0,
     powerCuts: 0,
     verified: 0,
+    uncertain: 0,
   };
   readonly rootDisk: FakeDisk;
   readonly ranks: RankHost[];
@@ -425,6 +427,7 @@ export class World {
   private finished(save: string, outcome: string): void {
     const saving = this.saving.get(save);
     this.saving.delete(save);
+    if (outcome === 'uncertain') this.counts.uncertain += 1;
     if (outcome !== 'committed' || saving === undefined) return;
     this.counts.committed += 1;
     this.expected.set(saving.name, saving.ids);

@@ -1,4 +1,5 @@
 // Who shares with whom, and what makes a model another model.
+import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import {
   type CompatFacts,
@@ -6,7 +7,7 @@ import {
   scopeId,
   stableUser,
 } from '../../../src/kvstore/core/identity.ts';
-import { hmac, sha256 } from './hashing.ts';
+import { hmacSha256 as hmac, sha256 } from '../../../src/kvstore/format/hashing.ts';
 
 const secret = new Uint8Array(32).fill(3);
 const scope = (apiKeyId: string, user: string | null) =>
@@ -66,4 +67,23 @@ test('every fact of the model is part of its compat id', () => {
   ];
   const ids = [facts, ...others].map((each) => Buffer.from(compatId(sha256, each)).toString('hex'));
   expect(new Set(ids).size).toBe(others.length + 1);
+});
+
+test('hashes are those of the standard, whatever the size', () => {
+  const hex = (size: number, second: number) =>
+    Buffer.from(sha256(new Uint8Array(size).fill(97), new Uint8Array(second).fill(97))).toString(
+      'hex',
+    );
+  expect(hex(0, 0)).toBe('e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855');
+  for (const [first, second] of [
+    [1, 2],
+    [32, 1024],
+    [32, 1025],
+    [5000, 1],
+  ] as const) {
+    const whole = createHash('sha256')
+      .update(Buffer.alloc(first + second, 97))
+      .digest('hex');
+    expect(hex(first, second)).toBe(whole);
+  }
 });

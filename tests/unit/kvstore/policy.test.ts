@@ -34,12 +34,13 @@ import {
   planSlot,
   WRITE_OPTIONS,
 } from '../../../src/kvstore/core/write-policy.ts';
+import { sha256 } from '../../../src/kvstore/format/hashing.ts';
 import { blockCacheHitRate } from '../../../src/kvstore/simulator/block-cache.ts';
 import { replay } from '../../../src/kvstore/simulator/replay.ts';
 import { leastRecentlyUsed } from '../../../src/kvstore/simulator/rival-orders.ts';
 import { BYTES_PER_TOKEN } from '../../../src/kvstore/simulator/table.ts';
 import { readTrace } from '../../../src/kvstore/simulator/trace.ts';
-import { bytesOf, seedOf, sha256 } from './hashing.ts';
+import { bytesOf, seedOf } from './hashing.ts';
 
 let made = 0;
 function segment(begin: number, end: number, bytes: number, directory = 'd'): Segment {

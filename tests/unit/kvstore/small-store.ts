@@ -7,6 +7,7 @@ import type { FromHolder, SegmentOrder, ToHolder } from '../../../src/kvstore/co
 import type { SaveReason, Unit } from '../../../src/kvstore/core/model.ts';
 import { unitName } from '../../../src/kvstore/core/page-chain.ts';
 import type { Disk } from '../../../src/kvstore/disk/disk.ts';
+import { hmacSha256 as hmac, sha256 } from '../../../src/kvstore/format/hashing.ts';
 import { segmentFileBytes } from '../../../src/kvstore/format/segment-file.ts';
 import { encodeTail, encodeText, textFrom } from '../../../src/kvstore/format/text-payload.ts';
 import { SegmentHolder } from '../../../src/kvstore/shell/segment-holder.ts';
@@ -20,7 +21,7 @@ import {
   payloadOf,
   prefixHashes,
 } from '../../sim/kvstore/model-state.ts';
-import { hmac, seedOf, sha256 } from './hashing.ts';
+import { seedOf } from './hashing.ts';
 
 const COMPAT = seedOf('model');
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
