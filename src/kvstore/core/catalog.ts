@@ -9,8 +9,12 @@
 import { assert, present } from '../../base/assert.ts';
 import type { Segment, Unit } from './model.ts';
 
-/** complete: restorable. unavailable: a directory is absent; kept, not offered. The rest never return. */
-export type UnitState = 'complete' | 'unavailable' | 'lost' | 'quarantined';
+/**
+ * complete: restorable. unavailable: a directory is absent; kept, not offered. lost: a file is missing.
+ * unreadable: the coordinator could not read its text at start; kept for the next. quarantined: damaged, or
+ * its manifest is being removed.
+ */
+export type UnitState = 'complete' | 'unavailable' | 'lost' | 'unreadable' | 'quarantined';
 
 export interface UnitRecord {
   readonly unit: Unit;
@@ -186,7 +190,7 @@ export class Catalog {
     hasFile: (segment: Segment) => boolean,
   ): void {
     for (const record of this.units.values()) {
-      if (record.state === 'quarantined') continue;
+      if (record.state === 'quarantined' || record.state === 'unreadable') continue;
       const { segments } = record.unit;
       if (segments.some((segment) => isPresent(segment.directory) && !hasFile(segment))) {
         record.state = 'lost';

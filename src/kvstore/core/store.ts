@@ -16,7 +16,7 @@ import { StoreMetrics } from './metrics.ts';
 import type { Segment, Unit } from './model.ts';
 import type { Sha256 } from './page-chain.ts';
 import { chainStart } from './page-chain.ts';
-import { type LongestCommon, PrefixIndex } from './prefix-index.ts';
+import { type LongestCommon, PrefixIndex, type Source } from './prefix-index.ts';
 import { RecentRequests } from './recent-requests.ts';
 import { Strikes } from './restore-plan.ts';
 import { type HalfLifeLimits, ReuseGaps } from './reuse-gaps.ts';
@@ -36,6 +36,8 @@ export const TTL_MS = 3 * 24 * 3_600_000;
 export interface Known {
   /** Complete units whose whole key begins the prompt, longest first. */
   readonly units: readonly UnitRecord[];
+  /** Live slots whose whole key begins the prompt, longest first. */
+  readonly slots: readonly Source[];
   readonly common: LongestCommon | null;
 }
 
@@ -79,18 +81,36 @@ export class PrefixStore {
   known(seed: Uint8Array, prompt: Uint8Array): Known {
     const lookup = this.index.lookup(seed, prompt);
     const units: UnitRecord[] = [];
+    const slots: Source[] = [];
     for (const source of lookup.covering()) {
+      if (source.kind === 'slot') slots.push(source);
       if (source.kind !== 'unit') continue;
       const record = present(this.catalog.get(source.id), 'indexed units are in the catalog');
       if (record.state === 'complete') units.push(record);
       if (units.length === CANDIDATES_MAX) break;
     }
-    return { units, common: lookup.longestCommon() };
+    return { units, slots, common: lookup.longestCommon() };
   }
 
   /** Remembers the bytes of a request, so that the next one finds what it shares with it. */
   noteRequest(seed: Uint8Array, key: Uint8Array): void {
     this.recents.note(seed, key);
+  }
+
+  /** State in memory of these key bytes; again when it has grown. Scope is in the seed, as for units. */
+  slotHolds(id: string, seed: Uint8Array, key: Uint8Array): void {
+    this.index.add('slot', id, seed, key);
+  }
+
+  slotGone(id: string): void {
+    this.index.remove('slot', id);
+  }
+
+  /** Units that can never serve again. */
+  quarantined(): UnitRecord[] {
+    return [...this.catalog.records].filter(
+      ({ state, pins }) => state === 'quarantined' && pins === 0,
+    );
   }
 
   /** The unit served a request. */

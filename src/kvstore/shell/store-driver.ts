@@ -177,7 +177,7 @@ export class StoreDriver {
       this.store.metrics.count('cox_kv_skip_total', [draft.unit.reason, cause]);
       this.deps.onFinished(draft.save, cause, '');
     };
-    if (this.store.catalog.get(draft.unit.name) !== undefined) return skip('exists');
+    if (!(await this.makeWay(draft.unit.name))) return skip('exists');
     // Nobody writes over a manifest whose fate is open: removing the old one would remove the new.
     if (this.limbo.has(draft.unit.name)) return skip('busy');
     if (this.saves.isSaving(draft.unit.name) || !this.saves.hasRoomFor(draft)) return skip('busy');
@@ -210,6 +210,7 @@ export class StoreDriver {
     await this.run(this.saves.tick(this.deps.now()));
     if (await this.mayWrite()) await this.clearLimbo();
     await this.evict(this.store.expired(this.deps.now()), 'expired');
+    await this.evict(this.store.quarantined(), 'dropped');
   }
 
   nextDeadlineMs(): number | null {
@@ -263,7 +264,11 @@ export class StoreDriver {
     )) {
       const segments = free.filter((each) => each.directory === directory).map(({ id }) => id);
       for (const id of segments) this.present.get(directory)?.delete(id);
-      this.send(directory, { type: 'delete', names, segments });
+      // What was damaged can be looked at for a day.
+      const later = why === 'dropped' ? segments : [];
+      if (later.length > 0) this.send(directory, { type: 'trash', segments: later });
+      const now = why === 'dropped' ? [] : segments;
+      this.send(directory, { type: 'delete', names, segments: now });
     }
     return true;
   }
@@ -320,6 +325,10 @@ export class StoreDriver {
       }
     } catch (error) {
       if (!(error instanceof CoxswainError)) throw error;
+      if (error.code !== 'KV_DAMAGED') {
+        this.store.catalog.add(unit, usage).state = 'unreadable';
+        return;
+      }
     }
     this.store.catalog.add(unit, usage).state = 'quarantined';
   }
@@ -423,6 +432,15 @@ export class StoreDriver {
       this.present.get(directory)?.delete(id);
       this.send(directory, { type: 'delete', names: [], segments: [id] });
     }
+  }
+
+  /** False: a unit of this name is there and may serve. One that cannot makes way for its successor. */
+  private async makeWay(name: string): Promise<boolean> {
+    const there = this.store.catalog.get(name);
+    if (there === undefined) return true;
+    if (there.state === 'complete' || there.state === 'unavailable') return false;
+    await this.evict([there], 'dropped');
+    return this.store.catalog.get(name) === undefined;
   }
 
   private async makeRoom(wanted: ReadonlyMap<string, number>): Promise<boolean> {

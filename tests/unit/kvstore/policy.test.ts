@@ -26,6 +26,7 @@ import {
   WriteGate,
 } from '../../../src/kvstore/core/space.ts';
 import { PrefixStore, TTL_MS } from '../../../src/kvstore/core/store.ts';
+import { witnessFault } from '../../../src/kvstore/core/witness.ts';
 import {
   type InputFacts,
   intervalTokens,
@@ -368,6 +369,25 @@ describe('restore', () => {
   });
 });
 
+describe('the witness', () => {
+  const stored = Float32Array.of(1, 5, -Infinity, 2);
+  const off = (by: number) => Float32Array.of(1, 5 + by, -Infinity, 2);
+  const fault = (got: Float32Array, bitwise: boolean) =>
+    witnessFault(stored, got, { bitwise, most: 0.01 });
+
+  test('must come back bit for bit under the same plan, and within the bound when re-cut', () => {
+    expect([fault(off(0), true), fault(off(0.005), false)]).toEqual([null, null]);
+    expect(fault(off(0.005), true)).toMatch(/logit 1/);
+    expect(fault(off(0.02), false)).toMatch(/logit 1/);
+  });
+
+  test('nothing passes that is no number, or of another size', () => {
+    expect(fault(off(Number.NaN), false)).toMatch(/logit 1/);
+    expect(fault(Float32Array.of(1, 5, 3, 2), false)).toMatch(/logit 2/);
+    expect(fault(stored.slice(1), false)).toMatch(/3 logits/);
+  });
+});
+
 describe('space', () => {
   test('the budget is shared out by weight and capped by the disk', () => {
     const directories = [
@@ -463,10 +483,25 @@ describe('the store', () => {
     });
   });
 
+  test('knows live slots as it knows units, within their scope', () => {
+    const store = new PrefixStore({ sha256, ttlMs: TTL_MS });
+    store.slotHolds('1', seed, bytesOf('ab'));
+    store.slotHolds('1', seed, bytesOf('abc'));
+    const slots = (scope: Uint8Array) => store.known(scope, bytesOf('abcd')).slots;
+    expect(slots(seed)).toEqual([{ kind: 'slot', id: '1', length: 3 }]);
+    expect(slots(seedOf('other'))).toEqual([]);
+    store.slotGone('1');
+    expect(slots(seed)).toEqual([]);
+  });
+
   test('never offers a unit of another scope', () => {
     const store = new PrefixStore({ sha256, ttlMs: TTL_MS });
     stored(store, 'abcd');
-    expect(store.known(seedOf('other'), bytesOf('abcdef'))).toEqual({ units: [], common: null });
+    expect(store.known(seedOf('other'), bytesOf('abcdef'))).toEqual({
+      units: [],
+      slots: [],
+      common: null,
+    });
   });
 });
 

@@ -181,6 +181,24 @@ describe('failures seen elsewhere', () => {
     disk.rot(path, (bytes) => bytes.fill(1, 5000, 5001));
     expect(await client.ask(concat(A, B))).toBe(100);
     expect(long?.state).toBe('quarantined');
+    // What was asked again was computed again, and saved over the damaged one.
+    expect(await client.ask(concat(A, B))).toBe(200);
+  });
+
+  test('what is damaged is set aside, and stays so over a restart', async () => {
+    const disk = newDisk();
+    const store = await open(disk);
+    const ids = randomIds(5, 300);
+    await store.save(ids, 'prompt-end');
+    const { unit } = await store.serve(ids);
+    store.driver.quarantine(unit?.segments[0]?.id ?? '');
+    await store.driver.tick();
+    await store.pump();
+    expect(disk.paths().filter((path) => path.endsWith('.man'))).toEqual([]);
+    expect(disk.paths().filter((path) => path.includes('/trash/')).length).toBe(
+      unit?.segments.length,
+    );
+    expect((await (await open(disk)).serve(ids)).hit).toBe(0);
   });
 
   test('B18: one prefix is written once, and not evicted by its own writing', async () => {
