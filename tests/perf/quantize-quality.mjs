@@ -4,7 +4,7 @@
 // Needs `npm ci` in tests/perf (llama.cpp v0.5.0) and python3. The default model is published as Q4_1 only, so its F16 file
 // is an expansion of that: types that can follow its grid look better than they would on the original weights.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,7 +18,7 @@ const { values: args, positionals } = parseArgs({
   options: {
     model: { type: 'string' },
     file: { type: 'string' },
-    bytes: { type: 'string', default: '40000' },
+    bytes: { type: 'string', default: '80000' },
   },
 });
 const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache');
@@ -54,10 +54,15 @@ const folder = mkdtempSync(join(tmpdir(), 'cox-quantize-'));
 /** The beginning of the licence texts, or of the file given. */
 function text() {
   const licences = '/usr/share/common-licenses';
-  const source =
-    args.file ?? join(licences, readdirSync(licences).includes('GPL-3') ? 'GPL-3' : '');
+  const sources =
+    args.file === undefined
+      ? ['Apache-2.0', 'Artistic', 'GPL-3', 'LGPL-2.1', 'MPL-2.0', 'GFDL-1.3', 'GPL-2']
+          .map((name) => join(licences, name))
+          .filter(existsSync)
+      : [args.file];
   const path = join(folder, 'text.txt');
-  writeFileSync(path, readFileSync(source).subarray(0, Number(args.bytes)));
+  const whole = Buffer.concat(sources.map((source) => readFileSync(source)));
+  writeFileSync(path, whole.subarray(0, Number(args.bytes)));
   return path;
 }
 
