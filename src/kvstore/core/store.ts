@@ -30,6 +30,9 @@ export interface StoreOptions {
   readonly order?: EvictionOrder;
 }
 
+/** dropped: damaged, or useless twice in a row. cleared: by hand. */
+export type EvictReason = 'space' | 'expired' | 'dropped' | 'cleared';
+
 export const TTL_MS = 3 * 24 * 3_600_000;
 
 /** What is known of a prompt. Valid until the store changes. */
@@ -130,7 +133,7 @@ export class PrefixStore {
   }
 
   /** Forgets the unit. Its manifest goes first, then the files of the segments returned. */
-  evict(record: UnitRecord, why: 'space' | 'expired' | 'dropped' | 'cleared'): Segment[] {
+  evict(record: UnitRecord, why: EvictReason): Segment[] {
     const { name } = record.unit;
     this.index.remove('unit', name);
     this.strikes.forget(name);

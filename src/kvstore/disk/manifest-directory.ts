@@ -13,6 +13,8 @@ export interface LoadedManifests {
   readonly units: readonly Unit[];
   /** Names of manifests that do not decode, or are of another store. */
   readonly damaged: readonly string[];
+  /** Manifests that could not be read, though they may be sound. */
+  readonly unread: readonly string[];
   /** False: what the store holds is not known. None is readable, one is damaged, or syncing failed. */
   readonly trusted: boolean;
 }
@@ -44,15 +46,18 @@ export class ManifestDirectory {
     );
     const units: Unit[] = [];
     const damaged: string[] = [];
+    const unread: string[] = [];
     for (const { name } of (await this.disk.list(this.path)) ?? []) {
       if (name.endsWith(TEMPORARY_SUFFIX)) await this.disk.unlink(`${this.path}/${name}`);
       const unitName = MANIFEST.exec(name)?.[1];
       if (unitName === undefined) continue;
-      const unit = await this.read(unitName);
-      if (unit === null) damaged.push(unitName);
+      const unit = await this.read(unitName).catch(() => undefined);
+      if (unit === undefined) unread.push(unitName);
+      else if (unit === null) damaged.push(unitName);
       else units.push(unit);
     }
-    return { units, damaged, trusted: settled && units.length > 0 && damaged.length === 0 };
+    const known = damaged.length + unread.length === 0;
+    return { units, damaged, unread, trusted: settled && units.length > 0 && known };
   }
 
   /** uncertain: renamed, but not known to last. The unit is then not used, and its files stay. */
@@ -80,9 +85,10 @@ export class ManifestDirectory {
     await placeFile(this.disk, { directory: this.path, name: `${unit.name}.man`, nonce }, bytes);
   }
 
+  /** null: no manifest of this name and store. Throws FILE_UNREADABLE. */
   private async read(name: string): Promise<Unit | null> {
     const path = `${this.path}/${name}.man`;
-    const bytes = await readWhole(this.disk, path, MANIFEST_BYTES_MAX).catch(() => null);
+    const bytes = await readWhole(this.disk, path, MANIFEST_BYTES_MAX);
     if (bytes === null) return null;
     try {
       const { store, unit } = decodeManifest(path, bytes);

@@ -16,7 +16,7 @@ import {
   type SaveOutcome,
 } from '../core/saves.ts';
 import { Reservations, shortfall, WATERMARKS, WriteGate } from '../core/space.ts';
-import { PrefixStore, TTL_MS } from '../core/store.ts';
+import { type EvictReason, PrefixStore, TTL_MS } from '../core/store.ts';
 import type { SkipCause } from '../core/write-policy.ts';
 import type { DirectoryLocks, Disk } from '../disk/disk.ts';
 import { readWhole } from '../disk/files.ts';
@@ -78,8 +78,11 @@ export class StoreDriver {
   private readonly present = new Map<string, Map<string, number>>();
   /** Units whose manifests are being removed. */
   private readonly leaving = new Set<string>();
+  /** Evicted while manifests were not whole: a copy of one of them is no reason to bring it back. */
+  private readonly ended = new Set<string>();
   private epoch = 0;
-  private manifestsRead: 'whole' | 'in part' = 'in part';
+  /** blind: some could not be read though they may be sound; nothing is written or deleted beside them. */
+  private manifestsRead: 'whole' | 'in part' | 'blind' = 'in part';
   /** Units whose manifest may or may not last, by name: whatever they name stays. */
   private readonly limbo = new Map<string, SegmentPin>();
 
@@ -132,7 +135,7 @@ export class StoreDriver {
 
   /** The manifests were empty or damaged at start: joining holders are to send their copies along. */
   get wantsCopies(): boolean {
-    return this.manifestsRead !== 'whole';
+    return this.manifestsRead === 'in part';
   }
 
   setBudget(directory: string, bytes: number): void {
@@ -237,12 +240,10 @@ export class StoreDriver {
   }
 
   /** Ends units on disk and in memory; a manifest that cannot be removed keeps its unit. */
-  async evict(
-    records: readonly UnitRecord[],
-    why: 'space' | 'expired' | 'dropped' | 'cleared',
-  ): Promise<boolean> {
+  async evict(records: readonly UnitRecord[], why: EvictReason): Promise<boolean> {
     const going = records.filter(({ pins, unit }) => pins === 0 && !this.leaving.has(unit.name));
     if (going.length === 0) return true;
+    if (this.manifestsRead === 'blind') return false;
     // Not offered from here on, so nobody can pin it while its manifest goes; should that fail, it is
     // half gone on disk and the first to go next time.
     for (const record of going) {
@@ -257,19 +258,7 @@ export class StoreDriver {
     } finally {
       for (const { unit } of going) this.leaving.delete(unit.name);
     }
-    const names = going.map(({ unit }) => unit.name);
-    const free = going.flatMap((record) => this.store.evict(record, why));
-    for (const directory of new Set(
-      going.flatMap(({ unit }) => unit.segments.map((s) => s.directory)),
-    )) {
-      const segments = free.filter((each) => each.directory === directory).map(({ id }) => id);
-      for (const id of segments) this.present.get(directory)?.delete(id);
-      // What was damaged can be looked at for a day.
-      const later = why === 'dropped' ? segments : [];
-      if (later.length > 0) this.send(directory, { type: 'trash', segments: later });
-      const now = why === 'dropped' ? [] : segments;
-      this.send(directory, { type: 'delete', names, segments: now });
-    }
+    this.forget(going, why);
     return true;
   }
 
@@ -301,8 +290,9 @@ export class StoreDriver {
         () => null,
       )) ?? new Uint8Array(0),
     );
-    const { units, trusted } = await this.manifests.load();
+    const { units, trusted, unread } = await this.manifests.load();
     if (trusted) this.manifestsRead = 'whole';
+    else if (unread.length > 0) this.manifestsRead = 'blind';
     for (const unit of units) {
       const known = usage.get(unit.name);
       const facts = { hits: known?.hits ?? 0, lastUsedMs: known?.lastUsedMs ?? unit.createdMs };
@@ -337,9 +327,12 @@ export class StoreDriver {
   private async rebuild(copies: readonly Uint8Array[]): Promise<void> {
     for (const bytes of copies) {
       const unit = this.readCopy(bytes);
-      if (unit === null || this.store.catalog.get(unit.name) !== undefined) continue;
+      if (unit === null || this.ended.has(unit.name)) continue;
+      if (this.store.catalog.get(unit.name) !== undefined) continue;
       if (this.saves.isSaving(unit.name)) continue;
+      if (this.limbo.has(unit.name)) continue;
       const { outcome } = await this.manifests.commit(unit);
+      if (outcome === 'uncertain') this.doubt(unit);
       if (outcome !== 'committed') return;
       await this.adopt(unit, { hits: 0, lastUsedMs: unit.createdMs });
     }
@@ -373,9 +366,7 @@ export class StoreDriver {
   private async writeManifest(save: string, unit: Unit): Promise<void> {
     const { outcome, cause } = await this.manifests.commit(unit);
     if (outcome !== 'committed') this.writeFailed(new CoxswainError('KV_WRITE_FAILED', cause));
-    if (outcome === 'uncertain') {
-      this.limbo.set(unit.name, this.store.catalog.pinSegments(unit.segments));
-    }
+    if (outcome === 'uncertain') this.doubt(unit);
     await this.run(this.saves.manifestWritten(save, outcome, cause));
   }
 
@@ -406,6 +397,10 @@ export class StoreDriver {
     }
   }
 
+  private doubt(unit: Unit): void {
+    this.limbo.set(unit.name, this.store.catalog.pinSegments(unit.segments));
+  }
+
   /** Makes certain that manifests in limbo are gone; then what only they name may go. */
   private async clearLimbo(): Promise<void> {
     for (const [name, pin] of [...this.limbo]) {
@@ -425,6 +420,22 @@ export class StoreDriver {
     if (context === undefined) return;
     this.contexts.delete(save);
     this.deleteSegments(this.store.catalog.unpinSegments(context.pin));
+  }
+
+  /** Units whose manifests are gone: out of index and catalog, and what nobody needs off the disks. */
+  private forget(going: readonly UnitRecord[], why: EvictReason): void {
+    const names = going.map(({ unit }) => unit.name);
+    if (this.wantsCopies) for (const name of names) this.ended.add(name);
+    const directories = new Set(going.flatMap(({ unit }) => unit.segments.map((s) => s.directory)));
+    const free = going.flatMap((record) => this.store.evict(record, why));
+    for (const directory of directories) {
+      const segments = free.filter((each) => each.directory === directory).map(({ id }) => id);
+      for (const id of segments) this.present.get(directory)?.delete(id);
+      // What was damaged can be looked at for a day.
+      const aside = why === 'dropped' && segments.length > 0;
+      if (aside) this.send(directory, { type: 'trash', segments });
+      this.send(directory, { type: 'delete', names, segments: aside ? [] : segments });
+    }
   }
 
   private deleteSegments(segments: readonly Segment[]): void {
@@ -455,6 +466,7 @@ export class StoreDriver {
   }
 
   private async mayWrite(): Promise<boolean> {
+    if (this.manifestsRead === 'blind') return false;
     if (this.gate.open) return true;
     if (!this.gate.probeDue(this.deps.now())) return false;
     const takes = await this.own.directory.probe();

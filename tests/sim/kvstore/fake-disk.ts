@@ -39,6 +39,7 @@ export class FakeDisk implements Disk {
   private cutAfter = Infinity;
   private failSyncs = 0;
   private failNamesOf: string | null = null;
+  private failReadsOf: string | null = null;
 
   constructor(name: string, prng: Prng, watch: DiskWatch) {
     this.name = name;
@@ -63,6 +64,11 @@ export class FakeDisk implements Disk {
   /** The next sync of this directory fails: whether its last names are on the medium is not known. */
   failNextSyncOf(directory: string): void {
     this.failNamesOf = directory;
+  }
+
+  /** The next read of a file under this directory fails; the file is sound. */
+  failNextReadUnder(directory: string): void {
+    this.failReadsOf = `${directory}/`;
   }
 
   /** What is left when the power comes back. */
@@ -133,6 +139,10 @@ export class FakeDisk implements Disk {
 
   async read(path: string, offset: number, bytes: number): Promise<Uint8Array | null> {
     this.operation();
+    if (this.failReadsOf !== null && path.startsWith(this.failReadsOf)) {
+      this.failReadsOf = null;
+      throw new CoxswainError('FILE_UNREADABLE', `${path}: EIO`);
+    }
     const inode = this.names.get(path);
     if (inode === undefined) return null;
     return inode.data.slice(Math.min(offset, inode.size), Math.min(offset + bytes, inode.size));

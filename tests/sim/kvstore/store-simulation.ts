@@ -42,8 +42,9 @@ function anyRank(world: World) {
 async function trouble(world: World): Promise<void> {
   const { prng } = world;
   const disk = prng.chance(0.4) ? world.rootDisk : anyRank(world).disk;
-  const kind = prng.below(4);
-  if (kind === 3) world.rootDisk.failNextSyncOf('/kv/manifests');
+  const kind = prng.below(5);
+  if (kind === 4) world.rootDisk.failNextReadUnder('/kv/manifests');
+  else if (kind === 3) world.rootDisk.failNextSyncOf('/kv/manifests');
   else if (kind === 0) disk.cutPowerAfter(1 + prng.below(25));
   else if (kind === 1) disk.failNextSyncs(1 + prng.below(2));
   else disk.capacity = disk.capacity === 1 << 30 ? prng.below(400_000) : 1 << 30;

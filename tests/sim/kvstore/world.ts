@@ -228,6 +228,7 @@ export class World {
   async settle(): Promise<void> {
     for (const disk of [this.rootDisk, ...this.ranks.map((rank) => rank.disk)]) {
       disk.capacity = 1 << 30;
+      disk.failNextReadUnder('/nowhere');
       disk.restart(disk.dead);
     }
     this.storeGone();
