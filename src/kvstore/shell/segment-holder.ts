@@ -56,6 +56,11 @@ export class SegmentHolder {
     return new SegmentHolder(deps, directory, epoch);
   }
 
+  /** The highest epoch heard, or under which a file here was written. The next one must be higher. */
+  get epoch(): number {
+    return this.core.epoch;
+  }
+
   /**
    * What the directory holds, for the coordinator of this epoch. From here on no older one is obeyed: what
    * it still sends must not delete what the new one counts on. KV_FOREIGN, EPOCH_FENCED.

@@ -121,7 +121,7 @@ export class StoreDriver {
     return this.saves.inFlight;
   }
 
-  /** Saves, joins and verdicts count for this epoch from now on. */
+  /** Saves, joins and verdicts count for this epoch from now on; it must exceed every holder's. */
   async startEpoch(epoch: number): Promise<void> {
     this.epoch = epoch;
     await this.run(this.saves.epochChanged(epoch));

@@ -22,6 +22,7 @@ test('a unit outlives the process, and every file is its owner’s alone', async
   const ids = randomIds(1, 700);
   expect(await (await open(1)).save(ids, 'prompt-end')).toBe('committed');
   const again = await open(2);
+  expect(again.driver.own.epoch).toBe(2);
   expect((await again.serve(ids)).hit).toBe(700);
   const tail = await again.driver.tailOf((await again.serve(ids)).unit ?? expect.fail('a hit'));
   expect(tail.logits).toEqual(Float32Array.of(1, 2));

@@ -226,6 +226,21 @@ describe('failures seen elsewhere', () => {
     expect((await store.serve(concat(ids, C))).hit).toBe(400);
   });
 
+  test('B17: a child of a unit that is gone or damaged meanwhile is not written', async () => {
+    const store = await open();
+    const ids = randomIds(5, 300);
+    await store.save(ids, 'prompt-end');
+    const { unit } = await store.serve(ids);
+    const record = store.driver.store.catalog.get(unit?.name ?? '') ?? expect.fail('a unit');
+    const child = concat(ids, C);
+    await store.driver.evict([record], 'cleared');
+    expect(await store.save(child, 'prompt-end', { parent: unit })).toBe('parent-gone');
+    await store.save(ids, 'prompt-end');
+    const again = (await store.serve(ids)).unit;
+    store.driver.quarantine(again?.segments[0]?.id ?? '');
+    expect(await store.save(child, 'prompt-end', { parent: again })).toBe('parent-gone');
+  });
+
   test('B23: what lies on disk counts after a restart', async () => {
     const disk = newDisk();
     const store = await open(disk);
