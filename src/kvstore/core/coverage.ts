@@ -258,3 +258,27 @@ export function* restorePieces(
     for (const segment of range.segments) yield* piecesOf(unit.pools, segment, want, range);
   }
 }
+
+/**
+ * What a rank that is to hold `wants` reads from directories of its own host, and what it pulls from
+ * others, without the rest of the 64 KiB blocks that checksums touch. For the cost model.
+ */
+export function bytesToLoad(
+  unit: {
+    readonly pools: readonly PoolSpec[];
+    readonly segments: readonly Segment[];
+    readonly tokens: number;
+  },
+  wants: readonly Box[],
+  isLocal: (directory: string) => boolean,
+): { readonly localBytes: number; readonly remoteBytes: number } {
+  let localBytes = 0;
+  let remoteBytes = 0;
+  for (const want of wants) {
+    for (const { directory, bytes } of restorePieces(unit, want)) {
+      if (isLocal(directory)) localBytes += bytes;
+      else remoteBytes += bytes;
+    }
+  }
+  return { localBytes, remoteBytes };
+}

@@ -1,7 +1,7 @@
 // Files of the store: what is written is read, and nothing else is.
 import { describe, expect, test } from 'vitest';
 import { createPrng } from '../../../src/base/prng.ts';
-import { coverageFault } from '../../../src/kvstore/core/coverage.ts';
+import { bytesToLoad, coverageFault, payloadBytes } from '../../../src/kvstore/core/coverage.ts';
 import type { Unit } from '../../../src/kvstore/core/model.ts';
 import { decodeManifest, encodeManifest } from '../../../src/kvstore/format/manifest.ts';
 import {
@@ -175,6 +175,26 @@ describe('a unit of any plan serves any plan', () => {
       }
     },
   );
+});
+
+test('what a rank reads and pulls adds up to its share of the rows', () => {
+  const { unit } = buildUnit({ tp: 2, pp: 1 }, randomIds(3, 600));
+  const whole = POOLS.flatMap((pool) =>
+    pool.layers.map((layer) => ({
+      pool: pool.id,
+      layerBegin: layer,
+      layerEnd: layer + 1,
+      headBegin: 0,
+      headEnd: pool.heads,
+    })),
+  );
+  const own = unit.segments[0]?.directory ?? '';
+  const { localBytes, remoteBytes } = bytesToLoad(unit, whole, (directory) => directory === own);
+  const rows = unit.segments.filter(({ kind }) => kind === 'pool' || kind === 'boundary');
+  const payload = (segments: typeof rows) =>
+    segments.reduce((sum, segment) => sum + payloadBytes(POOLS, segment), 0);
+  expect(localBytes).toBe(payload(rows.filter(({ directory }) => directory === own)));
+  expect(localBytes + remoteBytes).toBe(payload(rows));
 });
 
 describe('text and tail', () => {
