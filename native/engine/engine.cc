@@ -71,7 +71,8 @@ class RunningEngine final : public Engine {
     program_ = std::make_unique<Program>(model_, *weights_, options.step_rows_max);
     kv_ = std::make_unique<KvBlocks>(
         KvGeometry{model_.layers, model_.kv_heads, model_.head_dim, options.kv_blocks,
-                   static_cast<kernels::KvType>(options.topology.kv_type)});
+                   static_cast<kernels::KvType>(options.topology.kv_type)},
+        *pool_);
     steps_ = std::make_unique<StepExecutor>(
         plan_, model_, *program_, *kv_, *pool_,
         ExecutorOptions{options.rank, options.slots_max, options.kv_blocks, options.step_rows_max,

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -10,7 +11,7 @@
 
 namespace coxswain::engine {
 
-KvBlocks::KvBlocks(const KvGeometry& geometry) : geometry_(geometry) {
+KvBlocks::KvBlocks(const KvGeometry& geometry, ThreadPool& pool) : geometry_(geometry) {
   row_bytes_ = static_cast<size_t>(geometry.head_dim) * kernels::kv_element_bytes(geometry.type);
   pair_bytes_ = 2 * row_bytes_ * static_cast<size_t>(kernels::kKvBlockTokens);
   // The counts are checked one by one, so that the product cannot wrap around.
@@ -37,9 +38,15 @@ KvBlocks::KvBlocks(const KvGeometry& geometry) : geometry_(geometry) {
 #ifdef MADV_HUGEPAGE
   madvise(memory, bytes_, MADV_HUGEPAGE);
 #endif
-  // Touched now: a machine that overcommits refuses here and not in the middle of an answer.
+  // Touched now: a machine that overcommits refuses here and not in the middle of an answer. The
+  // system clears every page, which takes a thread a second for a few GB.
+  constexpr uint64_t kPiece = 64ull << 20;
   constexpr uint64_t kPage = 4096;
-  for (uint64_t at = 0; at < bytes_; at += kPage) base_[at] = std::byte{0};
+  pool.run(static_cast<int64_t>((bytes_ + kPiece - 1) / kPiece), [&](int64_t piece, int) {
+    const uint64_t begin = static_cast<uint64_t>(piece) * kPiece;
+    const uint64_t end = std::min(bytes_, begin + kPiece);
+    for (uint64_t at = begin; at < end; at += kPage) base_[at] = std::byte{0};
+  });
 }
 
 KvBlocks::~KvBlocks() {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/thread_pool.h"
 #include "kernels/kernels.h"
 
 namespace coxswain::engine {
@@ -19,8 +20,8 @@ struct KvGeometry {
 
 class KvBlocks {
  public:
-  // MEMORY_EXHAUSTED when the machine cannot give the bytes.
-  explicit KvBlocks(const KvGeometry& geometry);
+  // The pool's threads touch the memory. MEMORY_EXHAUSTED when the machine cannot give the bytes.
+  KvBlocks(const KvGeometry& geometry, ThreadPool& pool);
   ~KvBlocks();
   KvBlocks(const KvBlocks&) = delete;
   KvBlocks& operator=(const KvBlocks&) = delete;

@@ -18,6 +18,11 @@ namespace {
 
 const KvGeometry kWhole{3, 4, 8, 5, kernels::KvType::kF16};
 
+ThreadPool& pool() {
+  static ThreadPool threads(2, 0);
+  return threads;
+}
+
 struct Scratch {
   std::string path;
   Scratch() {
@@ -53,7 +58,7 @@ bool same_chunk(const KvBlocks& a, int64_t la, uint32_t ba, int64_t ha, const Kv
 }
 
 void all_chunks_come_back(const KvBlocks& source, PageFile& file) {
-  KvBlocks target(kWhole);
+  KvBlocks target(kWhole, pool());
   read_pages(target, file, {0, 0, 3, 0, 0, 4}, std::vector<uint32_t>{1, 4}, kNever);
   for (int64_t layer = 0; layer < 3; ++layer) {
     for (int64_t head = 0; head < 4; ++head) {
@@ -65,7 +70,7 @@ void all_chunks_come_back(const KvBlocks& source, PageFile& file) {
 
 // A rank of another plan: layers 1..2 and heads 2..3 as its own 0..1.
 void a_part_comes_back(const KvBlocks& source, PageFile& file) {
-  KvBlocks target(KvGeometry{2, 2, 8, 2, kernels::KvType::kF16});
+  KvBlocks target(KvGeometry{2, 2, 8, 2, kernels::KvType::kF16}, pool());
   read_pages(target, file, {1, 0, 2, 2, 0, 2}, std::vector<uint32_t>{1, 0}, kNever);
   for (int64_t layer = 0; layer < 2; ++layer) {
     for (int64_t head = 0; head < 2; ++head) {
@@ -76,7 +81,7 @@ void a_part_comes_back(const KvBlocks& source, PageFile& file) {
 }
 
 void damage_is_named(PageFile& file) {
-  KvBlocks target(kWhole);
+  KvBlocks target(kWhole, pool());
   const std::vector<uint32_t> blocks{0, 1};
   const auto read = [&] { read_pages(target, file, {0, 0, 3, 0, 0, 4}, blocks, kNever); };
   const uint64_t chunk = page_chunk_bytes(kWhole);
@@ -105,7 +110,7 @@ void damage_is_named(PageFile& file) {
 }  // namespace
 
 int main() {
-  KvBlocks source(kWhole);
+  KvBlocks source(kWhole, pool());
   fill(source, 7);
   const Scratch scratch;
   PageFile file{scratch.path, 4096, 0, 0, {}};
