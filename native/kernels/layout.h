@@ -96,9 +96,30 @@ constexpr int64_t submin_offset(const PackLayout& layout) {
 constexpr int64_t meta_bytes(const PackLayout& layout) {
   return submin_offset(layout) + (layout.min == MinKind::kScaled ? 16 : 0);
 }
-// One group: all blocks' codes, then all blocks' scale records, rounded up to a cache line.
+// A group is one stream, read from its first byte to its last: units of 1, 2 or 4 blocks (so many
+// that their scale records fill whole cache lines), each the codes of its blocks and then their
+// records. The last unit may have fewer blocks; the group is rounded up to a cache line.
+constexpr int64_t unit_blocks(const PackLayout& layout) {
+  const int64_t rest = meta_bytes(layout) % 64;
+  return rest == 0 ? 1 : rest == 32 ? 2 : 4;
+}
+constexpr int64_t block_bytes(const PackLayout& layout) {
+  return code_bytes(layout) + meta_bytes(layout);
+}
 constexpr int64_t group_bytes(const PackLayout& layout, int64_t blocks) {
-  return (blocks * (code_bytes(layout) + meta_bytes(layout)) + 63) / 64 * 64;
+  return (blocks * block_bytes(layout) + 63) / 64 * 64;
+}
+// Offsets of block b in a group of `blocks`.
+struct BlockPlace {
+  int64_t codes, meta;
+};
+constexpr BlockPlace block_place(const PackLayout& layout, int64_t blocks, int64_t b) {
+  const int64_t unit = unit_blocks(layout);
+  const int64_t first = b / unit * unit;
+  const int64_t count = blocks - first < unit ? blocks - first : unit;
+  const int64_t codes = first * block_bytes(layout) + (b - first) * code_bytes(layout);
+  return {codes, first * block_bytes(layout) + count * code_bytes(layout) +
+                     (b - first) * meta_bytes(layout)};
 }
 
 // Codes of a block lie in planes of fields: a plane of b-bit fields is b lines of 64 bytes. Field

@@ -112,18 +112,18 @@ void pack_rows(TensorType type, const void* src, size_t src_row_bytes, int64_t k
   const uint8_t* file = static_cast<const uint8_t*>(src);
   uint8_t* group = static_cast<uint8_t*>(dst) + row0 / kRowGroup * group_bytes(layout, blocks);
   for (int64_t g = 0; g < row_count; g += kRowGroup, group += group_bytes(layout, blocks)) {
-    uint8_t* metas = group + blocks * code_bytes(layout);
     for (int64_t r = 0; r < kRowGroup; ++r) {
       const bool present = g + r < row_count;
       const uint8_t* row = file + (present ? g + r : 0) * static_cast<int64_t>(src_row_bytes);
       for (int64_t b = 0; b < blocks; ++b) {
         BlockCodes block = kEmptyBlock;
         if (present) read_block(type, row, first_block + b, block);
-        put_codes(layout, block, r, group + b * code_bytes(layout));
-        put_meta(layout, block, r, metas + b * meta_bytes(layout));
+        const BlockPlace place = block_place(layout, blocks, b);
+        put_codes(layout, block, r, group + place.codes);
+        put_meta(layout, block, r, group + place.meta);
       }
     }
-    const int64_t used = blocks * (code_bytes(layout) + meta_bytes(layout));
+    const int64_t used = blocks * block_bytes(layout);
     std::memset(group + used, 0, static_cast<size_t>(group_bytes(layout, blocks) - used));
   }
 }

@@ -153,8 +153,8 @@ void matmul_a8(TensorType type, const void* packed, int64_t n_total, int64_t k, 
           sum = b == chunk ? static_cast<double>(acc) : sum + static_cast<double>(acc);
           acc = 0.0f;
         }
-        const PackedBlock block{group + b * code_bytes(layout),
-                                group + blocks * code_bytes(layout) + b * meta_bytes(layout)};
+        const BlockPlace place = block_place(layout, blocks, b);
+        const PackedBlock block{group + place.codes, group + place.meta};
         ActivationBlock act;
         std::memcpy(&act, act_row + b * static_cast<int64_t>(sizeof(act)), sizeof(act));
         acc = accumulate(layout, block, n % kRowGroup, act, acc);

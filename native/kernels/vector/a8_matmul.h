@@ -106,26 +106,71 @@ struct BlockScales {
   }
 };
 
-// Few activation rows are bound by memory: weights are then asked for this many bytes ahead, into
-// the second-level cache. Groups follow one another, so the next group is asked for as well.
-inline constexpr int64_t kPrefetchBytes = 16 * 1024;
+// Walks the blocks of a group in the order in which they lie (layout.h).
+template <TensorType T>
+class BlockCursor {
+  static constexpr PackLayout kLayout = layout_of(T);
+  static constexpr int64_t kUnit = unit_blocks(kLayout);
 
-// acc[r] = sum over all blocks for activation rows acts + r*stride, lanes = rows `row`.. of the
+ public:
+  COX_INLINE BlockCursor(const uint8_t* group, int64_t blocks, int64_t b) : left_(blocks - b) {
+    const BlockPlace place = block_place(kLayout, blocks, b);
+    place_ = group + b * block_bytes(kLayout);
+    codes_ = group + place.codes;
+    meta_ = group + place.meta;
+    in_unit_ = kUnit - b % kUnit;
+  }
+  COX_INLINE const uint8_t* codes() const { return codes_; }
+  COX_INLINE const uint8_t* meta() const { return meta_; }
+  // As far into the group as the blocks before fill.
+  COX_INLINE const uint8_t* place() const { return place_; }
+  COX_INLINE void next() {
+    place_ += block_bytes(kLayout);
+    if constexpr (kUnit == 1) {
+      codes_ += block_bytes(kLayout);
+      meta_ += block_bytes(kLayout);
+      return;
+    }
+    codes_ += code_bytes(kLayout);
+    meta_ += meta_bytes(kLayout);
+    --left_;
+    if (--in_unit_ > 0) return;
+    // Behind its last record the next unit begins.
+    codes_ = meta_;
+    in_unit_ = kUnit;
+    meta_ = codes_ + (left_ < kUnit ? left_ : kUnit) * code_bytes(kLayout);
+  }
+
+ private:
+  const uint8_t* codes_;
+  const uint8_t* meta_;
+  const uint8_t* place_;
+  int64_t left_, in_unit_;
+};
+
+// Few activation rows are bound by memory. A group is one ascending stream: beside one row the
+// processor reads it ahead better than instructions could (they share the buffers of loads that
+// miss); beside the streams of several rows it does not, and weights are asked for this far ahead.
+inline constexpr int64_t kPrefetchBytes = 16 * 1024;
+inline constexpr int kPrefetchRows = 2;
+
+// acc[r] = sum over `count` blocks for activation rows acts + r*stride, lanes = rows `row`.. of the
 // group.
 template <class O, TensorType T, int R>
-COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, int64_t blocks,
-                        const uint8_t* acts, int64_t stride, typename O::F (&acc)[R]) {
+COX_INLINE void a8_tile(BlockCursor<T>& at, int64_t row, int64_t count, const uint8_t* acts,
+                        int64_t stride, typename O::F (&acc)[R]) {
   using F = typename O::F;
   using I = typename O::I;
   constexpr PackLayout kLayout = layout_of(T);
   unroll<R>([&](auto r) COX_INLINE_LAMBDA { acc[r] = O::zero(); });
-  codes += 4 * row;
-  for (int64_t b = 0; b < blocks; ++b) {
-    unroll<code_bytes(kLayout) / 64>([&](auto i) COX_INLINE_LAMBDA {
-      __builtin_prefetch(codes + kPrefetchBytes + 64 * i, 0, 2);
-    });
-    __builtin_prefetch(meta + kPrefetchBytes, 0, 2);
-    const BlockScales<O, T> scales(meta, row);
+  for (int64_t b = 0; b < count; ++b) {
+    const uint8_t* codes = at.codes() + 4 * row;
+    if constexpr (R >= kPrefetchRows) {
+      unroll<(block_bytes(kLayout) + 63) / 64>([&](auto i) COX_INLINE_LAMBDA {
+        __builtin_prefetch(at.place() + kPrefetchBytes + 64 * i, 0, 2);
+      });
+    }
+    const BlockScales<O, T> scales(at.meta(), row);
     I sums[R];
     F weighted[R];
     typename O::W w[4];
@@ -146,8 +191,7 @@ COX_INLINE void a8_tile(const uint8_t* codes, const uint8_t* meta, int64_t row, 
       if constexpr (kLayout.subs == 2) sum = O::fma(sum, scales.sub[1], weighted[r]);
       acc[r] = scales.accumulate(sum, act, acc[r]);
     });
-    codes += code_bytes(kLayout);
-    meta += meta_bytes(kLayout);
+    at.next();
     acts += sizeof(ActivationBlock);
   }
 }
@@ -176,19 +220,17 @@ COX_INLINE void store_lanes(typename O::F acc, const float* bias, float* out, in
 
 template <class O, TensorType T, int R>
 void a8_rows(const A8Call& call, const uint8_t* group, int64_t r, int64_t n, int64_t count) {
-  constexpr PackLayout kLayout = layout_of(T);
-  const uint8_t* meta = group + call.blocks * code_bytes(kLayout);
   const uint8_t* acts = call.acts + r * call.act_stride;
   const float* bias = call.out.bias;
   for (int64_t row = 0; row < count; row += O::kRows) {
     const int64_t first = n + row;
     const int64_t lanes = count - row < O::kRows ? count - row : O::kRows;
     alignas(64) double sums[R][O::kRows];
+    BlockCursor<T> at(group, call.blocks, 0);
     for (int64_t b = 0; b < call.blocks; b += call.chunk_blocks) {
       const int64_t left = call.blocks - b;
       typename O::F acc[R];
-      a8_tile<O, T, R>(group + b * code_bytes(kLayout), meta + b * meta_bytes(kLayout), row,
-                       left < call.chunk_blocks ? left : call.chunk_blocks,
+      a8_tile<O, T, R>(at, row, left < call.chunk_blocks ? left : call.chunk_blocks,
                        acts + b * static_cast<int64_t>(sizeof(ActivationBlock)), call.act_stride,
                        acc);
       if (call.out.chunk == 0) {
@@ -208,12 +250,12 @@ void a8_rows(const A8Call& call, const uint8_t* group, int64_t r, int64_t n, int
     }
     if (call.out.chunk == 0) continue;
     for (int i = 0; i < R; ++i) {
-      const int64_t at = (r + i) * call.out.ld + first;
+      const int64_t place = (r + i) * call.out.ld + first;
       if (call.out.sums != nullptr) {
         store_lanes<O>(O::narrow(sums[i]), bias != nullptr ? bias + first : nullptr,
-                       call.out.sums + at, lanes);
+                       call.out.sums + place, lanes);
       } else {
-        for (int64_t j = 0; j < lanes; ++j) call.out.partials[at + j] = sums[i][j];
+        for (int64_t j = 0; j < lanes; ++j) call.out.partials[place + j] = sums[i][j];
       }
     }
   }

@@ -48,11 +48,14 @@ struct FloatOperands {
     const float* rows = x + r * ldx;
     int64_t i = 0;
     for (; i + 16 <= k; i += 16) {
+      // The rows of the next tile come on the way, one line after the other: few activation
+      // rows are bound by memory.
+      unroll<(W * 16 * kBytes + 63) / 64>([&](auto line) COX_INLINE_LAMBDA {
+        __builtin_prefetch(weights + W * w_stride + i * W * kBytes + 64 * line, 0, 2);
+      });
       F values[W];
       unroll<W>([&](auto a) COX_INLINE_LAMBDA {
         const uint8_t* at = weights + a * w_stride + i * kBytes;
-        // The rows after this tile's come on the way: few activation rows are bound by memory.
-        __builtin_prefetch(at + W * w_stride, 0, 2);
         values[a] = L::template load_weight<T>(at);
       });
       unroll<X>([&](auto b) COX_INLINE_LAMBDA {
