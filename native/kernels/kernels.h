@@ -51,7 +51,7 @@ struct AttentionArgs {
   int64_t head_dim;
   float scale;
   KvType type;
-  const void* const* k;  // per KV block: 16 groups of 16 tokens, each (head_dim, 16) of `type`
+  const void* const* k;  // per KV block: 16 groups of 16 tokens, see attention_shape.h
   const void* const* v;  // per KV block: (256, head_dim) of `type`
   float* out;            // (row_count, heads, head_dim), stride out_row_stride
   int64_t out_row_stride;

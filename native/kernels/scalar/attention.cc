@@ -23,9 +23,12 @@ float kv_at(KvType type, const void* block, int64_t index) {
 
 float key_dot(const AttentionArgs& args, const float* q, const void* k, int64_t j) {
   float lanes[16] = {};
-  for (int64_t d = 0; d < args.head_dim; ++d) {
-    lanes[d % 16] =
-        std::fma(q[d], kv_at(args.type, k, key_index(j, d, args.head_dim)), lanes[d % 16]);
+  int64_t element = key_group_start(j, args.head_dim) + j % kKeyGroup;
+  for (int64_t index = 0; index < 16; ++index) {
+    const int64_t lane = key_lane(index);
+    for (int64_t d = lane; d < args.head_dim; d += 16, element += kKeyGroup) {
+      lanes[lane] = std::fma(q[d], kv_at(args.type, k, element), lanes[lane]);
+    }
   }
   return lane_tree(lanes) * args.scale;
 }

@@ -64,8 +64,11 @@ void store_value(const float* x, int64_t head_dim, KvType type, void* dst) {
 }
 
 void store_key(const float* x, int64_t head_dim, KvType type, void* block, int64_t token) {
-  for (int64_t d = 0; d < head_dim; ++d) {
-    put_element(x[d], type, block, key_index(token, d, head_dim));
+  int64_t element = key_group_start(token, head_dim) + token % kKeyGroup;
+  for (int64_t index = 0; index < 16; ++index) {
+    for (int64_t d = key_lane(index); d < head_dim; d += 16, element += kKeyGroup) {
+      put_element(x[d], type, block, element);
+    }
   }
 }
 

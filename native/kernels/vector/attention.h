@@ -93,13 +93,13 @@ class AttentionTile {
     unroll<Q>([&](auto n) COX_INLINE_LAMBDA { q[n] = query(i + n); });
     for (int64_t j = 0; j < count; j += kKeyGroup) {
       F sums[Q];
-      const uint8_t* group = keys + j * dim_ * kBytes;
+      const uint8_t* at = keys + j * dim_ * kBytes;
       if (dim_ == 64) {
-        add_lanes<Q, 64, 0, 1>(q, group, sums);
+        add_lanes<Q, 64, 0, 1>(q, at, sums);
       } else if (dim_ == 128) {
-        add_lanes<Q, 128, 0, 1>(q, group, sums);
+        add_lanes<Q, 128, 0, 1>(q, at, sums);
       } else {
-        add_lanes<Q, 0, 0, 1>(q, group, sums);
+        add_lanes<Q, 0, 0, 1>(q, at, sums);
       }
       unroll<Q>([&](auto n) COX_INLINE_LAMBDA {
         L::store(scores_ + (i + n) * kKvBlockTokens + j, L::mul(sums[n], L::set1(args_.scale)));
@@ -107,13 +107,15 @@ class AttentionTile {
     }
   }
 
-  // sums = the tree over columns d with d % Step == First % Step. Dim: head_dim, or 0 for any.
+  // sums = the tree over columns d with d % Step == First % Step, which lie from `at` on; moves it
+  // behind them. Dim: head_dim, or 0 for any.
   template <int Q, int Dim, int First, int Step>
-  COX_INLINE void add_lanes(const float* const (&q)[Q], const uint8_t* group, F (&sums)[Q]) const {
+  COX_INLINE void add_lanes(const float* const (&q)[Q], const uint8_t*& at, F (&sums)[Q]) const {
     if constexpr (Step == 16) {
       unroll<Q>([&](auto n) COX_INLINE_LAMBDA { sums[n] = L::zero(); });
       const auto add_column = [&](int64_t d) COX_INLINE_LAMBDA {
-        const F key = L::template load_weight<kElement>(group + d * kKeyGroup * kBytes);
+        const F key = L::template load_weight<kElement>(at);
+        at += kKeyGroup * kBytes;
         unroll<Q>([&](auto n)
                       COX_INLINE_LAMBDA { sums[n] = L::fma(L::set1(q[n][d]), key, sums[n]); });
       };
@@ -123,9 +125,9 @@ class AttentionTile {
         for (int64_t d = First; d < dim_; d += 16) add_column(d);
       }
     } else {
-      add_lanes<Q, Dim, First, 2 * Step>(q, group, sums);
+      add_lanes<Q, Dim, First, 2 * Step>(q, at, sums);
       F others[Q];
-      add_lanes<Q, Dim, First + Step, 2 * Step>(q, group, others);
+      add_lanes<Q, Dim, First + Step, 2 * Step>(q, at, others);
       unroll<Q>([&](auto n) COX_INLINE_LAMBDA { sums[n] = L::add(sums[n], others[n]); });
     }
   }

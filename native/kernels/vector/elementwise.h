@@ -120,22 +120,32 @@ void store_value(const float* x, int64_t head_dim, KvType type, void* dst) {
   }
 }
 
-// Element by element into the token's lane of its group.
+// Element by element into the token's place of each column.
 template <class L, class Element>
-COX_INLINE void scatter_key(const Element* values, int64_t count, void* block, int64_t index) {
-  Element* lane = static_cast<Element*>(block) + index;
-  for (int64_t d = 0; d < count; ++d) lane[d * kKeyGroup] = values[d];
+COX_INLINE void scatter_key(const Element* values, int64_t head_dim, void* block, int64_t token) {
+  Element* at = static_cast<Element*>(block) + key_group_start(token, head_dim) + token % kKeyGroup;
+  for (int64_t index = 0; index < 16; ++index) {
+    for (int64_t d = key_lane(index); d < head_dim; d += 16, at += kKeyGroup) *at = values[d];
+  }
 }
 
 template <class L>
 void store_key(const float* x, int64_t head_dim, KvType type, void* block, int64_t token) {
-  const int64_t index = key_index(token, 0, head_dim);
-  if (type == KvType::kF32) return scatter_key<L>(x, head_dim, block, index);
-  for (int64_t d = 0; d < head_dim; d += 16) {
-    const int64_t count = head_dim - d < 16 ? head_dim - d : 16;
-    alignas(64) uint16_t halves[16];
-    L::store_f16(reinterpret_cast<uint8_t*>(halves), L::load_partial(x + d, count));
-    scatter_key<L>(halves, count, block, index + d * kKeyGroup);
+  if (type == KvType::kF32) return scatter_key<L>(x, head_dim, block, token);
+  constexpr int64_t kMost = 256;  // columns converted at a time: all of most models
+  if (head_dim <= kMost) {
+    alignas(64) uint16_t halves[kMost];
+    store_value<L>(x, head_dim, type, halves);
+    return scatter_key<L>(halves, head_dim, block, token);
+  }
+  alignas(64) uint16_t one[16];
+  uint16_t* at =
+      static_cast<uint16_t*>(block) + key_group_start(token, head_dim) + token % kKeyGroup;
+  for (int64_t index = 0; index < 16; ++index) {
+    for (int64_t d = key_lane(index); d < head_dim; d += 16, at += kKeyGroup) {
+      L::store_f16(reinterpret_cast<uint8_t*>(one), L::set1(x[d]));
+      *at = one[0];
+    }
   }
 }
 
