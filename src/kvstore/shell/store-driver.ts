@@ -125,7 +125,9 @@ export class StoreDriver {
   async startEpoch(epoch: number): Promise<void> {
     this.epoch = epoch;
     await this.run(this.saves.epochChanged(epoch));
-    await this.joined(await this.own.inventory({ store: this.identity.store, epoch }));
+    const inventory = await this.own.inventory({ store: this.identity.store, epoch });
+    const copies = this.wantsCopies ? await this.own.directory.manifestCopies() : [];
+    await this.joined(inventory, copies);
   }
 
   /** Every manifest that there may be is known. */

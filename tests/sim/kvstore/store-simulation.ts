@@ -59,6 +59,7 @@ function rot(world: World): void {
   const other = files[prng.below(Math.max(1, files.length))];
   if (path === undefined || other === undefined) return;
   const kind = prng.below(3);
+  for (const each of [path, other]) if (disk === world.rootDisk) world.touched.add(each);
   disk.rot(path, (bytes) => {
     if (kind === 0) return bytes.subarray(0, prng.below(bytes.length + 1));
     if (kind === 1) {

@@ -83,6 +83,8 @@ export class World {
   readonly rotten: boolean;
   /** Chance that the mail goes out first. */
   readonly calm: number;
+  /** Manifests that rot has touched: what it makes valid again behind the store's back binds nobody. */
+  readonly touched = new Set<string>();
   /** Found where an exception might be taken for a failing disk. */
   private violation: string | null = null;
   private root = '/kv';
@@ -444,15 +446,21 @@ export class World {
     const segment = /\/([0-9a-f]{32})\.seg$/.exec(path)?.[1];
     if (segment === undefined || path.includes('/trash/')) return;
     for (const root of ['/kv', '/elsewhere']) {
-      for (const [name, bytes] of this.rootDisk.views(`${root}/manifests`)) {
-        if (!name.endsWith('.man')) continue;
-        const unit = readManifest(bytes);
-        // Rot may have put a manifest under another's name: that one is none.
-        const counts = unit !== null && name.endsWith(`/${unit.name}.man`);
-        const named = counts && unit.segments.some(({ id }) => id === segment);
-        if (named) this.violation ??= `${path} was deleted though ${name} names it`;
-      }
+      const name = this.namedBy(`${root}/manifests`, segment);
+      if (name !== null) this.violation ??= `${path} was deleted though ${name} names it`;
     }
+  }
+
+  /** A manifest under the directory that names the segment. */
+  private namedBy(directory: string, segment: string): string | null {
+    for (const [path, bytes] of this.rootDisk.views(directory)) {
+      if (!path.endsWith('.man') || this.touched.has(path)) continue;
+      const unit = readManifest(bytes);
+      // Rot may have put a manifest under another's name: that one is none.
+      if (unit === null || !path.endsWith(`/${unit.name}.man`)) continue;
+      if (unit.segments.some(({ id }) => id === segment)) return path;
+    }
+    return null;
   }
 
   /** Units written while a rank stood on the wrong path are not there when it stands on the right one. */
