@@ -74,7 +74,7 @@ void write_pages(const KvBlocks& kv, PageFile& file, std::span<const uint32_t> b
                  const Interrupt& interrupt) {
   const KvGeometry& geometry = kv.geometry();
   check_blocks(geometry, blocks);
-  const OpenFile out(file.path, O_WRONLY, "STORE_WRITE_FAILED");
+  const OpenFile out(file.path, O_WRONLY, "KV_WRITE_FAILED");
   const uint64_t chunk = page_chunk_bytes(geometry);
   file.layers = geometry.layers;
   file.kv_heads = geometry.kv_heads;
@@ -103,7 +103,7 @@ void read_pages(KvBlocks& kv, const PageFile& file, const PageBox& box,
                 file.checksums.size() == blocks.size() * static_cast<size_t>(file.layers) *
                                              static_cast<size_t>(file.kv_heads),
             "a box lies within the file and the shard");
-  const OpenFile in(file.path, O_RDONLY, "STORE_READ_FAILED");
+  const OpenFile in(file.path, O_RDONLY, "KV_DAMAGED");
   const uint64_t chunk = page_chunk_bytes(geometry);
   for (size_t page = 0; page < blocks.size(); ++page) {
     for (int64_t layer = 0; layer < box.layers; ++layer) {

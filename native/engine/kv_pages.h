@@ -36,10 +36,10 @@ uint64_t page_chunk_bytes(const KvGeometry& geometry);
 using Interrupt = std::function<void()>;
 
 // Writes all of this rank's chunks of `blocks` to an existing file and fills file.checksums. Does
-// not sync. STORE_WRITE_FAILED names the file and the system's reason.
+// not sync. KV_WRITE_FAILED names the file and the system's reason.
 void write_pages(const KvBlocks& kv, PageFile& file, std::span<const uint32_t> blocks,
                  const Interrupt& interrupt);
-// Reads the box of one page a block. STORE_READ_FAILED names the file and page: too short, or a
+// Reads the box of one page a block. KV_DAMAGED names the file and page: too short, or a
 // checksum that differs; what was read until then stays in the blocks.
 void read_pages(KvBlocks& kv, const PageFile& file, const PageBox& box,
                 std::span<const uint32_t> blocks, const Interrupt& interrupt);

@@ -91,8 +91,7 @@ void damage_is_named(PageFile& file) {
     CHECK(pread(fd, &byte, 1, static_cast<off_t>(file.offset + at)) == 1);
     const std::byte flipped = byte ^ std::byte{4};
     CHECK(pwrite(fd, &flipped, 1, static_cast<off_t>(file.offset + at)) == 1);
-    CHECK(failure_of(read).starts_with("STORE_READ_FAILED: \"" + file.path +
-                                       "\": the checksum of page " +
+    CHECK(failure_of(read).starts_with("KV_DAMAGED: \"" + file.path + "\": the checksum of page " +
                                        std::to_string(at / chunk / 12)));
     CHECK(pwrite(fd, &byte, 1, static_cast<off_t>(file.offset + at)) == 1);
   }
@@ -104,7 +103,7 @@ void damage_is_named(PageFile& file) {
   absent.path += ".absent";
   CHECK(failure_of([&] {
           read_pages(target, absent, {0, 0, 3, 0, 0, 4}, blocks, kNever);
-        }).starts_with("STORE_READ_FAILED"));
+        }).starts_with("KV_DAMAGED"));
 }
 
 }  // namespace
@@ -127,6 +126,6 @@ int main() {
   PageFile nowhere{"/tmp/cox-no-such-directory/file", 0, 0, 0, {}};
   CHECK(failure_of([&] {
           write_pages(source, nowhere, std::vector<uint32_t>{1}, kNever);
-        }).starts_with("STORE_WRITE_FAILED"));
+        }).starts_with("KV_WRITE_FAILED"));
   return coxswain::testing::finish("engine_kv_pages_test");
 }

@@ -48,8 +48,6 @@ export const ERROR_CODES = {
   MEMORY_EXHAUSTED: traits(500, 8, false),
   PULL_FAILED: traits(500, 14, true),
   DISK_FULL: traits(500, 8, true),
-  STORE_READ_FAILED: traits(500, 15, true),
-  STORE_WRITE_FAILED: traits(500, 15, true),
   // Cluster
   AUTH_FAILED: traits(500, 16, false),
   HANDSHAKE_REFUSED: traits(500, 9, false),

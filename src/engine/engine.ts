@@ -148,7 +148,7 @@ export interface RankEngine {
   submit(record: Uint8Array): void;
   /** Beside running steps; a fence ends it. The caller syncs the file. */
   savePages(request: SavePages): Promise<SavedPages>;
-  /** Into blocks that are in no slot. On failure (STORE_READ_FAILED) they hold nothing of use. */
+  /** Into blocks that are in no slot. On failure (KV_DAMAGED) they hold nothing of use. */
   loadPages(request: LoadPages): Promise<void>;
   onEvent(listener: (event: EngineEvent) => void): void;
   /** A stranger on the data port was shown out; at most one sentence a second. */

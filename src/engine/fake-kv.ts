@@ -57,7 +57,7 @@ export class FakeKv {
     return { bytes, saved: { fileLayers, fileKvHeads, checksums } };
   }
 
-  /** @throws CoxswainError STORE_READ_FAILED: cut short, or a checksum that differs. */
+  /** @throws CoxswainError KV_DAMAGED: cut short, or a checksum that differs. */
   load(bytes: Int32Array, request: LoadPages): void {
     const { box, fileLayers, fileKvHeads } = request;
     const checksums = new BigUint64Array(request.checksums.slice().buffer);
@@ -71,10 +71,7 @@ export class FakeKv {
         const from = chunk * this.blockTokens;
         const whole = from + this.blockTokens <= bytes.length;
         if (!whole || BigInt(checksum(bytes, from, this.blockTokens)) !== checksums[chunk]) {
-          throw new CoxswainError(
-            'STORE_READ_FAILED',
-            `"${request.path}": page ${page} is damaged`,
-          );
+          throw new CoxswainError('KV_DAMAGED', `"${request.path}": page ${page} is damaged`);
         }
         const to = this.units[(box.layer + layer) * heads + box.head + head];
         present(to, 'a box lies within the shard').rows.set(

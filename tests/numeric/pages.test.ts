@@ -147,7 +147,7 @@ it('a damaged page is refused by its file, page, layer and head', async () => {
   byte[0] = (byte[0] ?? 0) ^ 1;
   writeSync(fd, byte, 0, 1, OFFSET + 12_345);
   await expect(resume('one rank', stored)).rejects.toMatchObject({
-    code: 'STORE_READ_FAILED',
+    code: 'KV_DAMAGED',
     message: expect.stringMatching(/the checksum of page 0, layer 0, KV head 0 differs/),
   });
 });
