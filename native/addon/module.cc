@@ -11,6 +11,7 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   coxswain::addon::register_engine(env, exports);
   coxswain::addon::register_host(env, exports);
   coxswain::addon::register_limits(env, exports);
+  coxswain::addon::register_lock(env, exports);
   coxswain::addon::register_quantize(env, exports);
   return exports;
 }
