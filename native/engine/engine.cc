@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <fstream>
@@ -25,6 +26,8 @@ namespace {
 
 constexpr size_t kQueueMax = weights::kStagesMax + 1;  // the steps in flight
 constexpr int64_t kSpinBetweenSteps = 50'000;
+// A transfer leaves after the chunk at hand; a disk that takes longer is stuck.
+constexpr std::chrono::seconds kTransfersLeave{10};
 
 uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -111,7 +114,10 @@ class RunningEngine final : public Engine {
     std::unique_lock lock(mutex_);
     // Transfers of the epoch before see the number change and leave; until then blocks are theirs.
     epoch_.store(plane->epoch());
-    idle_.wait(lock, [this] { return transfers_ == 0; });
+    if (!idle_.wait_for(lock, kTransfersLeave, [this] { return transfers_ == 0; })) {
+      throw EngineError("RANK_STALLED",
+                        "pages of the epoch before are still under way: the disk does not answer");
+    }
     step_.store(first_step);
     steps_->begin_epoch(std::move(plane), first_step);
     failure_.reset();

@@ -59,6 +59,8 @@ void check_blocks(const KvGeometry& geometry, std::span<const uint32_t> blocks) 
   }
 }
 
+constexpr int64_t kCountMax = 1 << 20;  // layers or KV heads that any model has
+
 bool within(int64_t from, int64_t count, int64_t total) {
   return from >= 0 && count >= 0 && from <= total && count <= total - from;
 }
@@ -97,13 +99,16 @@ void read_pages(KvBlocks& kv, const PageFile& file, const PageBox& box,
   const KvGeometry& geometry = kv.geometry();
   check_blocks(geometry, blocks);
   COX_CHECK(within(box.layer, box.layers, geometry.layers) &&
-                within(box.head, box.heads, geometry.kv_heads) &&
-                within(box.file_layer, box.layers, file.layers) &&
-                within(box.file_head, box.heads, file.kv_heads) &&
-                file.checksums.size() == blocks.size() * static_cast<size_t>(file.layers) *
-                                             static_cast<size_t>(file.kv_heads),
-            "a box lies within the file and the shard");
+                within(box.head, box.heads, geometry.kv_heads),
+            "a box lies within the shard");
   const OpenFile in(file.path, O_RDONLY, "KV_DAMAGED");
+  // What is said of the file comes from a disk too.
+  const bool sane = file.layers > 0 && file.layers <= kCountMax && file.kv_heads > 0 &&
+                    file.kv_heads <= kCountMax && within(box.file_layer, box.layers, file.layers) &&
+                    within(box.file_head, box.heads, file.kv_heads) &&
+                    file.checksums.size() == blocks.size() * static_cast<size_t>(file.layers) *
+                                                 static_cast<size_t>(file.kv_heads);
+  if (!sane) in.fail("its layers, KV heads and checksums do not fit together");
   const uint64_t chunk = page_chunk_bytes(geometry);
   for (size_t page = 0; page < blocks.size(); ++page) {
     for (int64_t layer = 0; layer < box.layers; ++layer) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include "base/error.h"
@@ -26,11 +27,10 @@ ThreadPool& pool() {
 struct Scratch {
   std::string path;
   Scratch() {
-    char name[] = "/tmp/cox-pages-XXXXXX";
-    const int fd = mkstemp(name);
+    path = (std::filesystem::temp_directory_path() / "cox-pages-XXXXXX").string();
+    const int fd = mkstemp(path.data());
     CHECK(fd >= 0);
     close(fd);
-    path = name;
   }
   ~Scratch() { unlink(path.c_str()); }
 };
@@ -99,6 +99,11 @@ void damage_is_named(PageFile& file) {
   CHECK(ftruncate(fd, static_cast<off_t>(file.offset + 24 * chunk - 1)) == 0);
   CHECK(failure_of(read).find("it ends at byte") != std::string::npos);
   close(fd);
+  PageFile lying = file;
+  lying.checksums.pop_back();
+  CHECK(failure_of([&] {
+          read_pages(target, lying, {0, 0, 3, 0, 0, 4}, blocks, kNever);
+        }).find("do not fit together") != std::string::npos);
   PageFile absent = file;
   absent.path += ".absent";
   CHECK(failure_of([&] {
@@ -123,7 +128,7 @@ int main() {
         }) == "EPOCH_FENCED: enough");
   write_pages(source, file, std::vector<uint32_t>{2, 0}, kNever);
   damage_is_named(file);
-  PageFile nowhere{"/tmp/cox-no-such-directory/file", 0, 0, 0, {}};
+  PageFile nowhere{scratch.path + "/file", 0, 0, 0, {}};
   CHECK(failure_of([&] {
           write_pages(source, nowhere, std::vector<uint32_t>{1}, kNever);
         }).starts_with("KV_WRITE_FAILED"));
